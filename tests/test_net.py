@@ -701,13 +701,13 @@ def test_no_login_goes_from_https_to_http_or_beyond(
 
     def ask(url: str, auth: Auth) -> requests.Response:
         """Let the server, which has no certificate, stand for one that has."""
-        plain = url.replace("https://secure.test", served.url)
+        plain = url.replace("https://localhost", served.url)
         return NoRedirectSession().get(plain, auth=auth, stream=True, allow_redirects=False, timeout=10)
 
     served.give("/x", Reply(status=302, headers={"Location": f"{served.url}/low"}))
-    served.give("/low", Reply(status=302, headers={"Location": "https://secure.test/again"}))
+    served.give("/low", Reply(status=302, headers={"Location": "https://localhost/again"}))
     served.give("/again", b"ok")
-    assert follow_redirects(ask, "https://secure.test/x", ("alice", PASSWORD)).content == b"ok"
+    assert follow_redirects(ask, "https://localhost/x", ("alice", PASSWORD)).content == b"ok"
     assert served.headers("Authorization") == [LOGIN, None, None]
     follow_redirects(ask, f"{served.url}/low", None).close()
     assert served.headers("Authorization")[3:] == [LOGIN, LOGIN], (

@@ -1,4 +1,4 @@
-"""Answers of hostile servers: cookies, several encodings of one content, and chunks behind an empty answer."""
+"""Answers of hostile servers: cookies, encodings, chunks behind an empty answer, and ways to this machine."""
 
 from __future__ import annotations
 
@@ -126,3 +126,65 @@ def answer(headers: dict[str, str], status: int = 200) -> requests.Response:
     response.status_code = status
     response.headers.update(headers)
     return response
+
+
+INNER = (
+    "if this address is right, name it itself, as with --service NAME=URL, --index NAME=URL or pip's index-url; else "
+    "name another server"
+)
+# Other spellings of this machine and its link.
+HOSTS = [
+    "127.0.0.1", "127.8.9.1", "localhost", "LOCALHOST.", "a.localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0",
+    "[::]", "169.254.169.254", "[fe80::1]", "2130706433", "0x7f.1", "127.1", "u:p@127.0.0.1",
+]  # fmt: skip
+
+
+@pytest.fixture
+def named(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    """A server that answers for each host name, as a proxy does."""
+    with Served() as server:
+        monkeypatch.setenv("http_proxy", server.url)
+        yield server
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_redirection_of_another_host_does_not_lead_to_this_machine(named: Served, host: str) -> None:
+    url, shown = "http://index.test/simple/tool/", host.rpartition("@")[2]
+    with Served() as inner:
+        target = inner.give("/shutdown", b"done").replace("127.0.0.1", host)
+        named.give("http://hop.test/x", Reply(status=302, headers={"Location": f"{target}?now=1"}))
+        named.give(url, Reply(status=302, headers={"Location": "http://hop.test/x"}))
+        with pytest.raises(FetchError) as caught:
+            Net(manners=RetryPolicy(tries=1)).page(url)
+        place = inner.url.replace("127.0.0.1", shown)
+        assert str(caught.value) == (
+            f"http://hop.test/x leads to {place}/shutdown, an address of this machine or of its link"
+        )
+        assert caught.value.hint == INNER
+        assert inner.asked == []
+    assert [path for path, _ in named.asked] == [url, "http://hop.test/x"]
+
+
+def test_an_address_of_this_machine_that_the_user_names_is_requested(named: Served) -> None:
+    """It may redirect to another port, as a local cache of an index does; names of a private network stay allowed."""
+    with Served() as inner, Served() as cache:
+        target = inner.give("/file", b"done")  # the hint of the refusal
+        assert Net().page(target).content == b"done"
+        led = cache.give("/led", Reply(status=302, headers={"Location": target}))
+        assert Net().page(led).content == b"done"
+    named.give("http://10.1.2.3/file", b"private")
+    url = "http://index.test/led"
+    named.give(url, Reply(status=302, headers={"Location": "http://10.1.2.3/file"}))
+    assert Net().page(url).content == b"private"
+
+
+@pytest.mark.parametrize("host", HOSTS[:-1])
+def test_a_registry_names_no_token_server_on_this_machine(host: str) -> None:
+    logins = Logins({"HOME": "/nonexistent"}, "https://hub.test")
+    with pytest.raises(FetchError, match="an address of this machine or of its link") as caught:
+        logins.answer(
+            "https://registry.test/v2/a/manifests/1",
+            f'Bearer realm="https://{host}/token",service="s"',
+            Net(),
+        )
+    assert caught.value.hint == "the registry is misconfigured, or hostile: take the image from another one"

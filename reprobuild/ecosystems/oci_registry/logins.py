@@ -24,6 +24,7 @@ from reprobuild.ecosystems.oci_registry.reference import HOST, NAME, is_loopback
 from reprobuild.errors import FetchError
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.model import CrossHostRedirectError
+from reprobuild.infra.http.redirects import is_inner
 from reprobuild.infra.untrusted.decode import decode_json
 
 if TYPE_CHECKING:
@@ -119,6 +120,11 @@ class Logins:
             raise FetchError(
                 f"{place[0]} names the token server {host[:200]!r}, which a login is not sent to",
                 hint="the registry must name its token server by an https address",
+            )
+        if is_inner(stated) and not is_inner(url):
+            raise FetchError(
+                f"{place[0]} names the token server {host[:200]!r}, an address of this machine or of its link",
+                hint="the registry is misconfigured, or hostile: take the image from another one",
             )
         query = {key: fields[key] for key in ("service",) if key in fields}
         match = _SERVED.fullmatch(urllib.parse.urlsplit(url).path)

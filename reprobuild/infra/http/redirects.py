@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+import socket
 import urllib.parse
 from collections.abc import Callable
 from http.cookiejar import DefaultCookiePolicy
@@ -13,11 +15,16 @@ from typing import Any
 import requests
 import requests.utils
 
+from reprobuild.errors import FetchError
 from reprobuild.infra.http.auth import StaticAuth
 from reprobuild.infra.http.model import CrossHostRedirectError, origin, parse_credentials
 from reprobuild_portable.secrets import redact
 
 REDIRECTIONS = 10
+_INNER = (
+    "if this address is right, name it itself, as with --service NAME=URL, --index NAME=URL or pip's index-url; else "
+    "name another server"
+)
 _STAYS = "the registry must name its token server by the address where it answers"
 
 
@@ -78,7 +85,7 @@ def follow_redirects(
 
     Raises:
         requests.TooManyRedirects: there is no end after `REDIRECTIONS`. ValueError: one leads to no address.
-        Errors of `ask`.
+        FetchError: another host leads to this machine or its link. Errors of `ask`.
     """
     led: list[requests.Response] = []
     while True:
@@ -91,10 +98,34 @@ def follow_redirects(
             raise requests.TooManyRedirects(response=response)
         led.append(response)
         target = _target(url, response)
+        if is_inner(target) and not is_inner(url):
+            place = redact(target.partition("?")[0])
+            raise FetchError(
+                f"{url} leads to {place}, an address of this machine or of its link", hint=_INNER
+            )
         if origin(target) != origin(url):
             lowered = origin(url)[0] == "https" and origin(target)[0] == "http"
             auth = NoAuth() if lowered or isinstance(auth, NoAuth) else None
         url = target
+
+
+def is_inner(url: str) -> bool:
+    """Return whether an address names this machine, or a host of its link, such as a cloud's metadata server.
+
+    Services there often ask for no login. A private network does not count, nor a name that resolves to such an
+    address.
+    """
+    host = (urllib.parse.urlsplit(url).hostname or "").rstrip(".")
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        # The resolver also reads `127.1` and `2130706433`.
+        ip = ipaddress.ip_address(host if ":" in host else socket.inet_aton(host))
+    except (OSError, ValueError):
+        return False
+    if isinstance(ip, ipaddress.IPv6Address):
+        ip = ip.ipv4_mapped or ip
+    return ip.is_loopback or ip.is_link_local or ip.is_unspecified
 
 
 def refuse_other_origin(url: str, place: str) -> None:
