@@ -494,3 +494,47 @@ def test_what_cannot_be_compared(fields: dict[str, Any], what: str, tmp_path: Pa
         refuse_other(found, **{**same, **fields})
     assert str(failed.value) == f"{found.path} {what}"
     assert failed.value.hint == ELSEWHERE
+
+
+def drifting_probe() -> Smoke:
+    """Return the answers of a device with a headline that its first probe contradicts."""
+    smoke = make_smoke()
+    first = msgspec.structs.replace(smoke.probes[0], verdict="drift")
+    return msgspec.structs.replace(smoke, probes=(first, *smoke.probes[1:]))
+
+
+@pytest.mark.parametrize(
+    ("smoke", "why"),
+    [
+        ((), "it states cpu identical, and its answers give inconclusive"),
+        ((drifting_probe(),), "it states cpu identical, and its answers give drift"),
+        ((make_smoke(probes=()),), "it states cpu identical, and its answers give inconclusive"),
+        (
+            (make_smoke(open=("the controls were left out",)),),
+            "it states cpu identical, and its answers give",
+        ),
+        ((make_smoke(hook="drift"),), "it states cpu identical, and its answers give drift"),
+    ],
+)
+def test_headlines_better_than_the_answers_are_damage(smoke: Any, why: str, tmp_path: Path) -> None:
+    """Found by an attacker: a verdict without a probe said `identical`."""
+    path = written(tmp_path / "verdict.json", make_verdict(smoke=smoke))
+    with pytest.raises(UsageError, match="is a damaged verdict file: ") as caught:
+        read_certificate(path)
+    assert why in str(caught.value)
+    assert caught.value.hint == "make one with `reprobuild verify OUT`; it is OUT/verdict.json"
+    assert read_certificate(path, check_headlines=False).verdict.smoke == smoke
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        make_verdict("drift", smoke=(make_smoke(verdict="drift", hook="drift"),)),
+        make_verdict("not-run", "not-run", smoke=()),
+        make_verdict("inconclusive", smoke=()),
+        make_verdict(gpu="not-covered"),
+        make_verdict(smoke=(), comparisons=(WorkComparison(name="a", verdict="identical"),)),
+    ],
+)
+def test_honest_headlines_are_read(verdict: Verdict, tmp_path: Path) -> None:
+    assert read_certificate(written(tmp_path / "verdict.json", verdict)).verdict == verdict

@@ -15,6 +15,7 @@ from reprobuild.errors import UsageError
 from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.verify.determinism.document import find_excess
+from reprobuild.verify.determinism.summary import find_contradiction
 from reprobuild.verify.verdict import VERSION, Verdict
 from reprobuild.verify.workload.conditions import WorkRecord
 
@@ -44,8 +45,12 @@ class _Header(Struct):
     determinism: msgspec.Raw
 
 
-def read_certificate(path: Path) -> Certificate:
+def read_certificate(path: Path, *, check_headlines: bool = True) -> Certificate:
     """Return the verdict in a file, or in an output directory.
+
+    Args:
+        path: the file or the directory.
+        check_headlines: see `read_verdict`.
 
     Raises:
         UsageError: there is no verdict, or it cannot be read.
@@ -58,7 +63,8 @@ def read_certificate(path: Path) -> Certificate:
         raise UsageError(f"there is no verdict file {path}", hint=AGAIN) from None
     except OSError as err:
         raise UsageError(f"{path} cannot be read: {err.strerror}", hint=AGAIN) from None
-    return Certificate(path=path, sha256=hashlib.sha256(data).hexdigest(), verdict=read_verdict(data, path))
+    verdict = read_verdict(data, path, check_headlines=check_headlines)
+    return Certificate(path=path, sha256=hashlib.sha256(data).hexdigest(), verdict=verdict)
 
 
 def is_certificate(data: bytes) -> bool:
@@ -79,12 +85,13 @@ def _read_version(data: bytes) -> int:
     return decode_json(data, _Header).version
 
 
-def read_verdict(data: bytes, path: Path | str) -> Verdict:
+def read_verdict(data: bytes, path: Path | str, *, check_headlines: bool = True) -> Verdict:
     """Return the verdict in the bytes of a verdict file.
 
     Args:
         data: at most `LARGEST` of them.
         path: their origin, for messages.
+        check_headlines: refuse headlines that are better than the answers; False for a caller that judges the answers.
 
     Raises:
         UsageError: they are not a verdict, or have another form.
@@ -110,6 +117,8 @@ def read_verdict(data: bytes, path: Path | str) -> Verdict:
         for part in (part for smoke in verdict.smoke for part in (smoke.fingerprint, smoke.start)):
             if excess := find_excess(part):
                 raise ValueError(excess)
+        if check_headlines and (contradiction := find_contradiction(verdict)):
+            raise ValueError(contradiction)
         return verdict
     except _NOT_READ as err:
         raise UsageError(f"{path} is a damaged verdict file: {_escape_error(err)}", hint=AGAIN) from None
