@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 from reprobuild.compare.environments.comparison import EnvironmentComparison
@@ -52,9 +53,8 @@ class BuildResult(Struct, frozen=True, kw_only=True):
         """Return the report for a notebook, in a frame that cannot reach the notebook."""
         if self.verdict is None:
             return f"<pre>{html.escape(str(self))}</pre>"
-        report = render_html(
-            self.lock, self.image, self.verdict, build=read_build_facts(self.image, self.out)
-        )
+        shown = msgspec.structs.replace(self.image, sif="", sqsh="")  # the frame is in no directory with them
+        report = render_html(self.lock, shown, self.verdict, build=read_build_facts(self.image, self.out))
         title = html.escape(f"Report of {self.out}")
         frame = f'<iframe sandbox="allow-scripts" width="100%" height="{_HEIGHT}" title="{title}"'
         return f'{frame} srcdoc="{html.escape(report)}"></iframe>'

@@ -128,7 +128,7 @@ def _write_page(lock: Lock, image: Image, out: Path, context: RunContext, cluste
         if verdict.image != image.manifest:
             return
         name = engine_name(lock, image, out, context.store, context.say)
-        write_report(lock, image, verdict, out, name, render_nodes(cluster))
+        write_report(lock, image, verdict, out, name, context.store, render_nodes(cluster))
     except (UsageError, OSError) as err:  # the nodes' result and the exit code do not depend on it
         context.say(f"warning: {REPORT} is not written again: {err}")
 

@@ -117,7 +117,7 @@ def verify(
     cluster = nodes(lock, image, out, context) if nodes else None
     write_times(out, image, context.clock.seconds)
     name = engine_name(lock, image, out, context.store, lambda _: None)  # `examine` logged it
-    write_report(lock, image, verdict, out, name, cluster)
+    write_report(lock, image, verdict, out, name, context.store, cluster)
     return verdict
 
 

@@ -22,7 +22,7 @@ from reprobuild.context import RunContext
 from reprobuild.engines.model import Task
 from reprobuild.engines.program_variables import OF_EACH_PROGRAM
 from reprobuild.errors import UsageError
-from reprobuild.image.formats.single_file import single_file_name
+from reprobuild.image.formats.single_file import is_single_of_here, single_file_name
 from reprobuild.image.model import Image
 from reprobuild.infra.shell_words import quote_path
 from reprobuild.lock.model import Lock
@@ -109,7 +109,10 @@ def _refuse_options(run_options: RunOptions, options: Sequence[str]) -> None:
 
 
 def _find_squashfs(out: Path, image: Image, context: RunContext) -> Path:
-    """Return the squashfs to start, after comparing it with `image.json`."""
+    """Return the squashfs to start, after comparing it with `image.json` and with the record of the store.
+
+    The record shows that it was written from the layers of the image: `image.json` can state any file.
+    """
     squashfs = (out / single_file_name("sqsh")).absolute()
     lock, place = quote_path(out / "reprobuild.lock"), quote_path(out)
     remedy = f"write it: reprobuild build {lock} -o {place} --format squashfs; or choose --engine apptainer"
@@ -117,11 +120,17 @@ def _find_squashfs(out: Path, image: Image, context: RunContext) -> Path:
         raise UsageError(f"pyxis starts {squashfs}, which is not there", hint=remedy)
     context.say(f"comparing {squashfs.name} with its digest")
     digest = _sha256(squashfs, context.store)
+    known = is_single_of_here(image, "sqsh", f"sha256:{digest}", context.store)
     context.store.release()  # the command may go on for days
     if f"sha256:{digest}" != image.sqsh:
         raise UsageError(
             f"{squashfs} is not the one of this image: it is sha256:{digest}, and should be {image.sqsh}",
             hint=remedy,
+        )
+    if not known:
+        raise UsageError(
+            f"{squashfs} is not known to be of this image: this user's reprobuild did not write it",
+            hint=f"{remedy}; if another user of a shared store wrote it, join that store: reprobuild store join DIR",
         )
     return squashfs
 

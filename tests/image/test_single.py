@@ -27,12 +27,14 @@ from reprobuild.image.layering.merge import Tree
 from reprobuild.image.model import Image
 from reprobuild.image.oci.read import Layout, layout_tree
 from reprobuild.infra.tar.entries import TarEntry
+from reprobuild.pipeline.report import write_report
 from reprobuild.recipe.runtime_config import RuntimeConfig, read_runtime_config
 from reprobuild.store.store import Store
 from tests.image.layouts import RUNTIME, image_of, write_image
 from tests.image.made import BASE, file, folder, symlink
 from tests.image.test_flat import TREE
 from tests.squashfs import open_folder, squashfs_tree
+from tests.verify.samples import make_lock, make_verdict
 
 INSTALL = "install squashfs-tools 4.5 or newer (Debian 12 and Ubuntu 22.04 have it), or leave out --format"
 REPOSITORY = Path(__file__).parent.parent.parent
@@ -528,6 +530,27 @@ def test_files_that_came_with_a_folder_are_not_adopted(
     assert not place.is_symlink()
     assert not place.exists()
     assert aside.exists() == (case == "a link")
+
+
+def test_a_page_names_no_file_of_another_party(layout: Layout, tmp_path: Path) -> None:
+    """Found by an attacker: the page said of any image.sif that it is the same image."""
+    out, store = layout.folder.parent, Store(tmp_path / "store")
+    image = msgspec.structs.replace(image_of(layout), sif=OF_THIS_IMAGE)
+    (out / "image.sif").write_bytes(b"of this image")
+
+    def page() -> str:
+        write_report(make_lock(), image, make_verdict(), out, image.reference, store)
+        return (out / "report.html").read_text()
+
+    same, make = (
+        "The SIF in this directory is the same image.",
+        "reprobuild build reprobuild.lock -o . --format sif",
+    )
+    assert (same in page(), make in page(), OF_THIS_IMAGE in page()) == (False, True, False)
+    remember_singles(image, store)
+    assert (same in page(), make in page()) == (True, False)
+    (out / "image.sif").write_bytes(b"evil")
+    assert same not in page()
 
 
 def test_a_record_from_before_these_files_is_read() -> None:

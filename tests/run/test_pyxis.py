@@ -13,12 +13,14 @@ import msgspec
 import pytest
 
 from reprobuild.engines import gpu
+from reprobuild.image.formats.single_file import remember_singles
 from reprobuild.image.model import Image
 from reprobuild.lock.file import write_lock
 from reprobuild.lock.system import EnvVar
 from reprobuild.run.options import RunOptions
 from reprobuild.run.pyxis import _sha256
 from reprobuild.run.slurm import own_command, words_of
+from reprobuild.store.keyring import keyring
 from reprobuild.store.store import Store
 from tests.choices.samples import save_choices
 from tests.conftest import ROOT, reprobuild
@@ -57,7 +59,13 @@ def out(tmp_path: Path) -> Path:
     )  # fmt: skip
     (folder / "image.json").write_bytes(msgspec.json.encode(image))
     (folder / "image.sqsh").write_bytes(SQUASHFS)
+    remember_singles(image, user_store(tmp_path))
     return folder
+
+
+def user_store(folder: Path) -> Store:
+    """Return the store of the user of `srun`."""
+    return Store(folder / "cache" / "reprobuild")
 
 
 def srun(out: Path, *words: str, code: int = 3, pyxis: bool = True, **env: str) -> dict[str, Any]:
@@ -249,6 +257,40 @@ def test_another_squashfs_is_not_started(out: Path) -> None:
     assert f"error: {squashfs} is not the one of this image: it is sha256:" in said
     assert f"hint: write it: reprobuild build {out / 'reprobuild.lock'} -o {out} --format squashfs" in said
     assert not (out.parent / "said.json").exists()
+
+
+def test_a_squashfs_of_another_party_is_not_started(out: Path) -> None:
+    """Found by an attacker: honest layers, any file in image.sqsh, and its hash in image.json."""
+    evil = b"hsqs EVIL"
+    stated = json.loads((out / "image.json").read_bytes())
+    own, stated["sqsh"] = stated["sqsh"], f"sha256:{hashlib.sha256(evil).hexdigest()}"
+    (out / "image.json").write_text(json.dumps(stated))
+    (out / "image.sqsh").write_bytes(evil)
+    said = srun(out, "--srun-args", "-N 2", "--", "python", code=125)["stderr"]
+    assert f"error: {out / 'image.sqsh'} is not known to be of this image: " in said
+    assert (
+        f"hint: write it: reprobuild build {out / 'reprobuild.lock'} -o {out} --format squashfs; or choose "
+        "--engine apptainer; if another user of a shared store wrote it, join that store: reprobuild store join DIR\n"
+        in said
+    )
+    assert not (out.parent / "said.json").exists()
+    (out / "image.json").write_text(json.dumps({**stated, "sqsh": own}))
+    (out / "image.sqsh").write_bytes(SQUASHFS)  # as that command does
+    srun(out, "--srun-args", "-N 2", "--", "python")
+
+
+def test_a_squashfs_of_another_user_of_a_joined_store_is_started(out: Path) -> None:
+    """One directory on a shared disk: its writer and its reader have their own keys, and one store."""
+    shared, other = out.parent / "shared", str(out.parent / "data of another user")
+    lab = Store(shared, keyring({"XDG_DATA_HOME": str(out.parent / "data of the writer")}))
+    remember_singles(msgspec.json.decode((out / "image.json").read_bytes(), type=Image), lab)
+    words, env = (
+        ("--srun-args", "-N 2", "--", "python"),
+        {"XDG_DATA_HOME": other, "REPROBUILD_STORE": str(shared)},
+    )
+    joined = reprobuild("store", "join", shared, env={**os.environ, **env})
+    assert joined.returncode == 0, joined.stderr
+    srun(out, *words, **env)
 
 
 def test_a_squashfs_is_read_once(tmp_path: Path) -> None:

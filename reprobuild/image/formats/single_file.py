@@ -62,7 +62,7 @@ def keep_matching_singles(
             continue
         if former and former.manifest != image.manifest and getattr(former, kind):
             why = "it was of another image"
-        elif (digest := _digest_of(path)) and store.recall(_key(image, kind, digest)):
+        elif (digest := _digest_of(path)) and is_single_of_here(image, kind, digest, store):
             digests[kind] = digest
             continue
         else:
@@ -77,6 +77,29 @@ def remember_singles(image: Image, store: Store) -> None:
     for kind in KINDS:
         if digest := getattr(image, kind):
             store.remember(_key(image, kind, digest), True)
+
+
+def is_single_of_here(image: Image, kind: Kind, digest: str, store: Store) -> bool:
+    """Return whether a store remembers that a file of this digest was written from an image."""
+    return store.recall(_key(image, kind, digest)) is True
+
+
+def drop_foreign_singles(image: Image, out: Path, store: Store) -> Image:
+    """Return the image without the digests of files that are not known to be written from it.
+
+    The files of a directory of another party can hold any bytes, whatever its record states.
+    """
+    digests = {kind: getattr(image, kind) for kind in KINDS}
+    foreign = {
+        kind: ""
+        for kind, digest in digests.items()
+        if digest
+        and not (
+            is_single_of_here(image, kind, digest, store)
+            and _digest_of(out / single_file_name(kind)) == digest
+        )
+    }
+    return msgspec.structs.replace(image, **foreign)
 
 
 def _key(image: Image, kind: Kind, digest: str) -> str:
