@@ -99,20 +99,16 @@ def note_not_run(folder: Path, device: Device, why: str) -> None:
 
 def check_folder(
     lock: Lock, image: Built, folder: Path, table: AnswerTable, context: RunContext, nodes: Sequence[str] = (),
-    notes: Sequence[str] = (), met: Mapping[Device, Sequence[str]] = {}, timestamp: str = "",
+    notes: Sequence[str] = (), met: Mapping[Device, Sequence[str]] = {},
 ) -> ClusterResult:  # fmt: skip
     """Compare the verdict files in a directory.
-
-    `timestamp` repeats the comparison as of an earlier time.
 
     Raises:
         UsageError: the directory does not exist, or has no node.
     """
     expected_image = ExpectedImage(tree=image.tree, seed=check_seed(lock), profile=lock.profile)
     now = datetime.datetime.fromtimestamp(context.now, datetime.timezone.utc)
-    return gather_results(
-        folder, expected_image, table, nodes, notes, timestamp or f"{now:%Y-%m-%dT%H:%M:%SZ}", met
-    )
+    return gather_results(folder, expected_image, table, nodes, notes, f"{now:%Y-%m-%dT%H:%M:%SZ}", met)
 
 
 def kubernetes_manifest(

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
 
 from reprobuild.cluster.aggregate import ClusterResult, list_deviating_nodes
 from reprobuild.cluster.answer_table import escape_text
-from reprobuild.cluster.check import answer_table, check_folder
 from reprobuild.cluster.collectives_judge import attribute_drift
 from reprobuild.cluster.text import (
     MET,
@@ -23,39 +21,26 @@ from reprobuild.cluster.text import (
     unprobed_note,
 )
 from reprobuild.context import RunContext
-from reprobuild.errors import ReproError, UsageError
+from reprobuild.errors import UsageError
 from reprobuild.image.model import Image
 from reprobuild.infra.atomic import write_file
+from reprobuild.infra.shell_words import quote_path
 from reprobuild.infra.untrusted.decode import decode_json
-from reprobuild.infra.untrusted.regular_files import is_unlinked, read_plain
-from reprobuild.infra.untrusted.strings import Digest, Line, OptionalAbsolutePath, Text
+from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.lock.model import Lock
 from reprobuild.output.directory import (
     CLUSTER_RESULT,
     REPORT,
     VERDICT,
     engine_name,
-    is_built_here,
     is_document_of_here,
     remember_document,
 )
 from reprobuild.pipeline.report import write_report
 from reprobuild.report.html.cluster import Met, Nodes, OutlierRow, Peers
-from reprobuild.verify.certificate.read import read_certificate
+from reprobuild.verify.certificate.read import LARGEST, read_verdict
 
 _LARGEST = 256 << 20  # of thousands of nodes
-
-
-class _Former(Struct, frozen=True, kw_only=True):
-    """The fields read from OUT/cluster.json.
-
-    They are the image's tree, the directory of the nodes' answers, notes and time.
-    """
-
-    tree: Digest
-    folder: OptionalAbsolutePath = ""
-    notes: tuple[Text, ...] = ()
-    made: Line = ""
 
 
 def write_cluster_result(
@@ -77,58 +62,41 @@ def write_cluster_result(
 def read_nodes(lock: Lock, image: Image, out: Path, context: RunContext) -> Nodes | None:
     """Return the nodes of OUT/cluster.json for the page, or None.
 
-    They are returned only if that file is of this image. The answers of the nodes are read and compared again: that
-    file, which may have come with the directory, is not trusted. A failure is logged, and raises no error.
+    They are returned only if that file is of this image and was written here. The answers of the nodes are not read
+    again: another party could have exchanged them since. A failure is logged, and raises no error.
     """
     try:
-        document = read_plain(out / CLUSTER_RESULT, _LARGEST)
-        cluster = decode_json(document, _Former)
-        if cluster.tree != image.tree:
-            return None
+        document = read_plain(out / CLUSTER_RESULT, _LARGEST, links=False)
         if not is_document_of_here(CLUSTER_RESULT, image, document, context.store):
             context.say(f"warning: the nodes are not on {REPORT}: {CLUSTER_RESULT} was not written here")
             return None
-        folder = _answers_directory(image, out, cluster.folder, context)
-        if folder is None:
-            context.say(f"warning: the nodes are not on {REPORT}: what they said is not there any more")
-            return None
-        table = answer_table(lock, context)
-        result = check_folder(lock, image, folder, table, context, (), cluster.notes, timestamp=cluster.made)
+        cluster = decode_json(document, ClusterResult)
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.MsgspecError, ValueError, RecursionError, ReproError) as err:
+    except (OSError, msgspec.MsgspecError, ValueError, RecursionError) as err:
         context.say(f"warning: the nodes are not on {REPORT}: {CLUSTER_RESULT}: {escape_text(str(err))}")
         return None
-    return render_nodes(result)
-
-
-def _answers_directory(image: Image, out: Path, stated: str, context: RunContext) -> Path | None:
-    """Return the directory of the nodes' answers, or None.
-
-    None means that it is unknown. OUT may have been moved since, so its own directory comes first; links are
-    not followed there. Another directory of the caller counts only for an image that was built here, because
-    its contents appear on the page.
-    """
-    name = f"cluster/{Path(stated).name}"
-    if stated and is_unlinked(out, name) and (out / name).is_dir():
-        return out / name
-    known = bool(stated) and Path(stated).is_dir() and is_built_here(image, out, context.store)
-    return Path(stated) if known else None
+    return render_nodes(cluster) if cluster.tree == image.tree else None
 
 
 def _write_page(lock: Lock, image: Image, out: Path, context: RunContext, cluster: ClusterResult) -> None:
-    """Write the page if OUT has this image's verdict.
+    """Write the page and the badge if OUT has a verdict on this image, and a check here made it.
 
-    Otherwise the page stays as it is.
+    Otherwise they stay as they are.
     """
-    if not (out / VERDICT).is_file():
-        return
     try:
-        verdict = read_certificate(out).verdict
+        document = read_plain(out / VERDICT, LARGEST, links=False)
+        verdict = read_verdict(document, out / VERDICT)
         if verdict.image != image.manifest:
+            return
+        if not is_document_of_here(VERDICT, image, document, context.store):
+            again = f"`reprobuild verify {quote_path(out)}` makes your own"
+            context.say(f"warning: {REPORT} is not written again: no check here made {VERDICT}; {again}")
             return
         name = engine_name(lock, image, out, context.store, context.say)
         write_report(lock, image, verdict, out, name, context.store, render_nodes(cluster))
+    except FileNotFoundError:
+        return
     except (UsageError, OSError) as err:  # the nodes' result and the exit code do not depend on it
         context.say(f"warning: {REPORT} is not written again: {err}")
 

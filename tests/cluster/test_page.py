@@ -7,20 +7,22 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from reprobuild.cluster.aggregate import gather_results
+from reprobuild.cluster.answer_table import AnswerTable
 from reprobuild.cluster.report import read_nodes, render_nodes, write_cluster_result
 from reprobuild.context import RunContext
 from reprobuild.image.model import Image
 from reprobuild.infra.http.client import Net
-from reprobuild.output.directory import remember_built
+from reprobuild.output.directory import remember_document
 from reprobuild.report.html.answers import answer_same_results
 from reprobuild.report.html.page import render_html
 from reprobuild.store.store import Store
-from reprobuild.verify.verdict import Determinism
-from tests.cluster.samples import certificate, changed, gathered, on, write
+from reprobuild.verify.verdict import Determinism, Verdict
+from tests.cluster.samples import IMAGE, certificate, changed, gathered, on, write
 from tests.conftest import reprobuild
 from tests.image.made import Made
 from tests.store.sealing import built, sealed
-from tests.verify.samples import make_lock, make_verdict
+from tests.verify.samples import EXPECTED, make_lock, make_verdict
 
 
 @pytest.fixture
@@ -30,6 +32,13 @@ def session(tmp_path: Path) -> RunContext:
         store=Store(tmp_path / "store"), net=Net(offline=True), env={}, folder=tmp_path, say=print,
         progress=lambda *_, **__: None, now=1_795_000_000,
     )  # fmt: skip
+
+
+def write_own_verdict(out: Path, image: Image, verdict: Verdict, session: RunContext) -> None:
+    """Write a verdict file as a check here does."""
+    document = msgspec.json.encode(verdict)
+    (out / "verdict.json").write_bytes(document)
+    remember_document("verdict.json", image, document, session.store)
 
 
 def test_nodes_are_named_on_the_page(
@@ -47,7 +56,7 @@ def test_nodes_are_named_on_the_page(
     )
     write_cluster_result(make_lock(), image, out, session, cluster)
     assert [path.name for path in out.iterdir()] == ["cluster.json"]  # without a verdict there is no page
-    (out / "verdict.json").write_bytes(msgspec.json.encode(verdict))
+    write_own_verdict(out, image, verdict, session)
     write_cluster_result(make_lock(), image, out, session, cluster)
     page = (out / "report.html").read_text()
     for said in (
@@ -68,7 +77,7 @@ def test_nodes_are_named_on_the_page(
 def test_a_page_that_is_written_again_keeps_the_nodes_of_this_image(
     tmp_path: Path, session: RunContext, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By what the nodes said, and not by a file that may have come with the directory."""
+    """By what the nodes said at the check, and not by files that another party exchanged since."""
     verdict, out = make_verdict(), tmp_path / "out"
     nodes = out / "cluster" / "20260101-000000-abcdef"
     nodes.mkdir(parents=True)
@@ -77,7 +86,7 @@ def test_a_page_that_is_written_again_keeps_the_nodes_of_this_image(
     image = Image(
         layout="image", reference="r:1", tree=cluster.tree, config="c", manifest=verdict.image, layers=1
     )
-    (out / "verdict.json").write_bytes(msgspec.json.encode(verdict))
+    write_own_verdict(out, image, verdict, session)
     assert read_nodes(make_lock(), image, out, session) is None
     write_cluster_result(make_lock(), image, out, session, cluster)
     other = msgspec.structs.replace(image, tree="sha256:other")
@@ -99,14 +108,13 @@ def test_a_page_that_is_written_again_keeps_the_nodes_of_this_image(
     moved = tmp_path / "moved"
     out.rename(moved)
     assert "<b>n2</b>" in page(moved)
-    (moved / "cluster").rename(tmp_path / "elsewhere")
-    assert read_nodes(make_lock(), image, moved, session) is None
-    assert (
-        "warning: the nodes are not on report.html: what they said is not there any more"
-        in capsys.readouterr().out
-    )
+    write(moved / "cluster" / nodes.name, n2=certificate())
+    assert "<b>n2</b>" in page(moved)
     moved.rename(out)
-    (out / "cluster.json").write_bytes(b"{")
+    capsys.readouterr()
+    document = b"{"
+    (out / "cluster.json").write_bytes(document)
+    remember_document("cluster.json", image, document, session.store)
     assert read_nodes(make_lock(), image, out, session) is None
     assert "warning: the nodes are not on report.html: cluster.json: " in capsys.readouterr().out
 
@@ -118,12 +126,12 @@ def test_a_clock_that_runs_ahead_makes_no_other_node_old_on_a_later_day(
     nodes = out / "cluster" / "one"
     nodes.mkdir(parents=True)
     write(nodes, a=certificate(), b=certificate(), n2=certificate(made="2026-11-22T17:00:00Z"))
-    cluster = msgspec.structs.replace(gathered(nodes), made="2026-11-22T05:01:00Z", folder=str(nodes))
+    cluster = gather_results(nodes, IMAGE, AnswerTable(EXPECTED), timestamp="2026-11-22T05:01:00Z")
     verdict = make_verdict()
     image = Image(
         layout="image", reference="r:1", tree=cluster.tree, config="c", manifest=verdict.image, layers=1
     )
-    (out / "verdict.json").write_bytes(msgspec.json.encode(verdict))
+    write_own_verdict(out, image, verdict, session)
     write_cluster_result(make_lock(), image, out, session, cluster)
     later = msgspec.structs.replace(session, now=1_795_500_000)  # two days after
     page = render_html(make_lock(), image, verdict, read_nodes(make_lock(), image, out, later))
@@ -191,7 +199,7 @@ def test_a_node_that_drifts_and_has_nothing_to_compare_is_named(tmp_path: Path) 
 def test_a_folder_of_the_caller_that_a_file_of_others_names_is_not_read(
     linked: bool, tmp_path: Path, session: RunContext, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What stands there, an error say, would come on the page. Where the image was built here, the caller named it."""
+    """What stands there, an error say, would come on the page."""
     verdict, out, private, lock = make_verdict(), tmp_path / "out", tmp_path / "private", make_lock()
     write(private, a=certificate(), b=certificate())
     (private / "c.error").write_text("my secret\n")
@@ -202,13 +210,38 @@ def test_a_folder_of_the_caller_that_a_file_of_others_names_is_not_read(
     out.mkdir()
     if linked:
         (out / "cluster").symlink_to(tmp_path)
-    (out / "verdict.json").write_bytes(msgspec.json.encode(verdict))
-    write_cluster_result(lock, image, out, session, cluster)
-    capsys.readouterr()
+    (out / "cluster.json").write_bytes(msgspec.json.encode(msgspec.structs.replace(cluster, silent=())))
     assert read_nodes(lock, image, out, session) is None
-    assert "what they said is not there any more" in capsys.readouterr().out
-    remember_built(image, out, session.store)
-    assert read_nodes(lock, image, out, session) is not None
+    assert "cluster.json was not written here" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_no_page_and_no_badge_of_a_verdict_of_others(
+    linked: bool, tmp_path: Path, session: RunContext, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Found by an attacker: a made-up verdict became a page and a badge of this machine."""
+    out, verdict = tmp_path / "out", make_verdict()
+    write(tmp_path / "nodes", a=certificate(), b=certificate())
+    cluster = gathered(tmp_path / "nodes")
+    image = Image(
+        layout="image", reference="r:1", tree=cluster.tree, config="c", manifest=verdict.image, layers=1
+    )
+    out.mkdir()
+    (out / "verdict.json").write_bytes(msgspec.json.encode(verdict))
+    if linked:
+        write_own_verdict(out, image, verdict, session)
+        (out / "verdict.json").rename(tmp_path / "v.json")
+        (out / "verdict.json").symlink_to(tmp_path / "v.json")
+    write_cluster_result(make_lock(), image, out, session, cluster)
+    assert not (out / "report.html").exists()
+    assert not (out / "badge.svg").exists()
+    why = f"no check here made verdict.json; `reprobuild verify {out}` makes your own"
+    said = capsys.readouterr().out
+    assert f"warning: report.html is not written again: {'' if linked else why}" in said
+    (out / "verdict.json").unlink()
+    write_own_verdict(out, image, verdict, session)  # as that command does
+    write_cluster_result(make_lock(), image, out, session, cluster)
+    assert (out / "badge.svg").exists()
 
 
 def test_answers_that_came_with_a_directory_are_not_on_the_page(
