@@ -9,7 +9,7 @@ https://github.com/opencontainers/image-spec/blob/v1.1.0/manifest.md#guidelines-
 from __future__ import annotations
 
 import hashlib
-import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -23,11 +23,13 @@ from reprobuild.ecosystems.oci_registry.repository import MANIFEST, Descriptor
 from reprobuild.errors import DistributionError, UsageError
 from reprobuild.image.engine_name import own_name
 from reprobuild.image.model import Image
+from reprobuild.infra.shell_words import quote_path
 from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.infra.untrusted.strings import Text
 from reprobuild.lock.model import Lock, encode
-from reprobuild.output.directory import LOCK, VERDICT
+from reprobuild.output.directory import LOCK, VERDICT, is_document_of_here
+from reprobuild.store.store import Store
 from reprobuild.verify.certificate.read import LARGEST, read_verdict
 from reprobuild.verify.verdict import Verdict
 from reprobuild_portable import secrets
@@ -64,6 +66,13 @@ class Attachment(Struct, frozen=True, kw_only=True):
         return digest_of(self.content)
 
 
+class OwnVerdict(Struct, frozen=True, kw_only=True):
+    """A verdict of a check here, and the content of its file."""
+
+    content: bytes
+    verdict: Verdict
+
+
 class _Artifact(Struct, rename="camel"):
     """The fields read from the manifest of an artifact."""
 
@@ -93,27 +102,21 @@ def provenance_of(lock: Lock, image: Image) -> bytes:
     )
 
 
-def list_attachments(lock: Lock, image: Image, out: Path) -> list[Attachment]:
+def list_attachments(
+    lock: Lock, image: Image, out: Path, store: Store, say: Callable[[str], None]
+) -> list[Attachment]:
     """Return the attachments of the image of an output directory.
 
     Raises:
-        DistributionError: a file looks like a secret; or the verdict file is of another image, damaged, or not a
-            regular file.
+        DistributionError: a file looks like a secret; see also `read_own_verdict`.
     """
     attachments = [
         Attachment(kind="lock", content=encode(lock)),
         Attachment(kind="sbom", content=sbom.cyclonedx(lock)),
         Attachment(kind="provenance", content=provenance_of(lock, image)),
     ]
-    place = out / VERDICT
-    if os.path.lexists(place):
-        content = _read_verdict_file(place)
-        if parse_image_verdict(content, lock, image) is None:
-            raise DistributionError(
-                f"{place} is no verdict on this image",
-                hint="make one with `reprobuild verify OUT`, or take the file away and push without one",
-            )
-        attachments.append(Attachment(kind="certificate", content=content))
+    if own := read_own_verdict(lock, image, out, store, say):
+        attachments.append(Attachment(kind="certificate", content=own.content))
     for paper in attachments:
         for line, rule in secrets.find(paper.content):
             raise DistributionError(
@@ -123,9 +126,46 @@ def list_attachments(lock: Lock, image: Image, out: Path) -> list[Attachment]:
     return attachments
 
 
-def _read_verdict_file(place: Path) -> bytes:
+def read_own_verdict(
+    lock: Lock, image: Image, out: Path, store: Store, say: Callable[[str], None]
+) -> OwnVerdict | None:
+    """Return the verdict of an output directory, or None without one of a check here.
+
+    A verdict of another party is left out: whoever hands it on would vouch for it, and a signature would cover it.
+
+    Args:
+        lock, image: of the directory.
+        out: the directory.
+        store: remembers the checks here.
+        say: logs that a verdict is left out.
+
+    Raises:
+        DistributionError: the verdict file is of another image, damaged, or not a regular file.
+    """
+    place = out / VERDICT
+    content = _read_verdict_file(place)
+    if content is None:
+        return None
+    verdict = parse_image_verdict(content, lock, image)
+    if verdict is None:
+        raise DistributionError(
+            f"{place} is no verdict on this image",
+            hint="make one with `reprobuild verify OUT`, or take the file away and go without one",
+        )
+    if not is_document_of_here(VERDICT, image, content, store):
+        say(
+            f"{place} is left out: no check here made it; `reprobuild verify {quote_path(out)}` makes your own"
+        )
+        return None
+    return OwnVerdict(content=content, verdict=verdict)
+
+
+def _read_verdict_file(place: Path) -> bytes | None:
+    """Return the content of a verdict file, or None without one; no link is followed."""
     try:
         stream, _ = open_plain(place, links=False)
+    except FileNotFoundError:
+        return None
     except OSError:
         raise DistributionError(
             f"{place} is no plain file, or cannot be read",

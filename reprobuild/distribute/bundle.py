@@ -13,6 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from reprobuild import __version__
+from reprobuild.distribute.attachments import read_own_verdict
 from reprobuild.distribute.bundle_contents import (
     PROGRAM,
     BundleFile,
@@ -115,10 +116,11 @@ def bundle(
         )
     beside = target.parent / PROGRAM
     _refuse_other_files(target, beside)
-    if not (out / VERDICT).exists():
-        say(f"there is no {VERDICT} in {out}: the bundle will hold no verdict")
+    own = read_own_verdict(lock, image, out, store, say)
+    if own is None:
+        say(f"there is no {VERDICT} of a check here in {out}: the bundle will hold no verdict")
     with private_directory(target.absolute().parent, f".{target.name}.bundling.") as folder:
-        files = list_contents(out, lock, image, store, options.parts)
+        files = list_contents(out, lock, image, store, options.parts, own)
         if "reprobuild" in options.parts:
             say("reprobuild itself: its wheels")
             files += [
@@ -149,7 +151,7 @@ def bundle(
     return BundleResult(
         files=placed, sha256=written.sha256, size=written.size, members=len(files), lock=lock.digest,
         manifest=image.manifest, parts=tuple(sorted(options.parts)), signed=bool(signature),
-        certified=(out / VERDICT).exists(), program=str(beside),
+        certified=own is not None, program=str(beside),
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from typing import Literal, get_args
 import msgspec
 from msgspec import Struct
 
+from reprobuild.distribute.attachments import OwnVerdict
 from reprobuild.distribute.choices import list_choices
 from reprobuild.distribute.context_files import context_files
 from reprobuild.distribute.provenance import FILE as PROVENANCE
@@ -25,7 +26,7 @@ from reprobuild.distribute.secret_files import refuse_secret_files
 from reprobuild.errors import BuildError, DistributionError, UsageError
 from reprobuild.image.choices.record import CHOICES
 from reprobuild.image.engine_name import encode_named_index, own_name
-from reprobuild.image.formats.single_file import single_file_name
+from reprobuild.image.formats.single_file import is_single_of_here, single_file_name
 from reprobuild.image.model import LAYOUT, Image
 from reprobuild.image.oci.layer_sizes import read_layer_sizes
 from reprobuild.image.oci.read import Layout, read_layout
@@ -40,7 +41,7 @@ from reprobuild.report.html.build import BuildFacts
 from reprobuild.report.html.page import render_html
 from reprobuild.store.salvage import take_runtime
 from reprobuild.store.store import Store
-from reprobuild.verify.certificate.read import read_certificate
+from reprobuild.verify.verdict import Verdict
 from reprobuild_portable import secrets
 
 Part = Literal["wheels", "debs", "context", "choices", "sif", "reprobuild"]
@@ -50,7 +51,6 @@ PROGRAM = "unbundle.py"
 _RECIPE = ("Dockerfile", "Apptainer.def", "pylock.toml")
 # A recipe with thousands of packages has 2 MB. Archives are compressed, or were searched when they were made.
 _LARGEST_TEXT, _ARCHIVES = 16 << 20, (".whl", ".tar", ".tar.zst")
-_LARGEST_VERDICT = 64 << 20
 # Layers and inputs were searched on arrival, and the lock when it was made: its digest fixes it.
 _LOOKED_INTO = (f"{LAYOUT}/blobs/", "store/blobs/", "sources/")
 _AGAIN = "build it again with `reprobuild build OUT/reprobuild.lock -o OUT`"
@@ -123,7 +123,7 @@ def _system_files(base: Base) -> list[Artefact]:
 
 
 def list_contents(
-    out: Path, lock: Lock, image: Image, store: Store, parts: frozenset[Part]
+    out: Path, lock: Lock, image: Image, store: Store, parts: frozenset[Part], own: OwnVerdict | None = None
 ) -> list[BundleFile]:
     """Return every file of an output directory's bundle, in order.
 
@@ -131,6 +131,7 @@ def list_contents(
         out: the output directory, whose lock and image were read.
         store: has the inputs.
         parts: the parts beside the image, the recipe, the sources and their facts.
+        own: the verdict file of a check here; None without one.
 
     Raises:
         DistributionError: a part is missing or damaged, or a file other than a blob, an input or the lock seems to
@@ -139,12 +140,13 @@ def list_contents(
     """
     layout = _read_layout(out, image)
     image = with_own_name(lock, image)
-    sif = image.sif.removeprefix("sha256:") if "sif" in parts else ""
+    known = "sif" in parts and is_single_of_here(image, "sif", image.sif, store)
+    sif = image.sif.removeprefix("sha256:") if known else ""
     image = msgspec.structs.replace(
         image, sif=f"sha256:{sif}" if sif else "", sqsh=""
     )  # only the single files in the bundle
     papers = {
-        "README.md": render_readme(lock, image, parts, certified=(out / VERDICT).exists()).encode(),
+        "README.md": render_readme(lock, image, parts, certified=own is not None).encode(),
         PROGRAM: read_unbundle_program(),
         IMAGE: msgspec.json.format(msgspec.json.encode(image)) + b"\n",
         SBOM: cyclonedx(lock),
@@ -153,7 +155,7 @@ def list_contents(
     bundle_files = [
         *(BundleFile(path=name, content=content) for name, content in papers.items()),
         BundleFile(path=LOCK, content=out / LOCK, sha256=image.lock),
-        *_verdict_files(out, lock, image),
+        *(_verdict_files(out, lock, image, own) if own else ()),
         *_recipe_files(out, lock),
         *_layout_files(layout, image, lock.platform),
     ]
@@ -210,8 +212,6 @@ def _read_searchable(file: BundleFile) -> bytes:
     content = file.content
     if isinstance(content, bytes):
         return b"" if file.path.endswith(_ARCHIVES) else content
-    if file.path == VERDICT:  # of any size that a verdict file can have: it contains output of programs
-        return read_plain(content, _LARGEST_VERDICT)
     known = file.path in (LOCK, single_file_name("sif")) or file.path.startswith(_LOOKED_INTO)
     packed = file.path.endswith(_ARCHIVES) or content.stat().st_size > _LARGEST_TEXT
     return b"" if known or packed else read_plain(content, _LARGEST_TEXT)
@@ -230,20 +230,20 @@ def _require_file(path: Path) -> Path:
     return path
 
 
-def _verdict_files(out: Path, lock: Lock, image: Image) -> Iterator[BundleFile]:
-    if not (out / VERDICT).exists():
-        return
-    certificate = read_certificate(out)
-    verdict = certificate.verdict
-    if (verdict.lock, verdict.image, verdict.tree) != (f"sha256:{lock.digest}", image.manifest, image.tree):
-        raise DistributionError(
-            f"{out / VERDICT} is the verdict on another image",
-            hint="check this one: `reprobuild verify OUT`",
-        )
-    yield BundleFile(path=VERDICT, content=_require_file(out / VERDICT), sha256=certificate.sha256)
-    # The page in OUT also describes this machine's store and its day, of no use to others.
-    page = render_html(lock, image, verdict, build=BuildFacts(layers=read_layer_sizes(out / image.layout)))
-    yield BundleFile(path=REPORT, content=page.encode())
+def _verdict_files(out: Path, lock: Lock, image: Image, own: OwnVerdict) -> Iterator[BundleFile]:
+    yield BundleFile(path=VERDICT, content=own.content)
+    yield BundleFile(path=REPORT, content=render_bundle_page(out, lock, image, own.verdict))
+
+
+def render_bundle_page(out: Path, lock: Lock, image: Image, verdict: Verdict) -> bytes:
+    """Return the page of a bundle, which follows from its lock, image and verdict.
+
+    The page in OUT also describes this machine's store and its day, of no use to others. The recipient cannot compare
+    single files with the layers, so they are not on the page.
+    """
+    shown = msgspec.structs.replace(image, sif="", sqsh="")
+    build = BuildFacts(layers=read_layer_sizes(out / image.layout))
+    return render_html(lock, shown, verdict, build=build).encode()
 
 
 def _recipe_files(out: Path, lock: Lock) -> Iterator[BundleFile]:
@@ -330,7 +330,7 @@ def _require_sif(out: Path, sha256: str) -> Path:
     path = out / single_file_name("sif")
     if not sha256 or path.is_symlink() or not path.is_file():
         raise DistributionError(
-            f"{out} holds no SIF",
+            f"{out} holds no SIF that is known to be of this image",
             hint=f"write it: `reprobuild build {quote_path(out / LOCK)} -o {quote_path(out)} --format sif`",
         )
     return path

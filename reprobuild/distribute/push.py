@@ -128,7 +128,7 @@ def push(
             hint="leave the digest out, or push the directory that has it",
         )
     attachments, choices = (
-        list_attachments(lock, image, out),
+        list_attachments(lock, image, out, context.store, context.say),
         list_choices(out, context.store.known),
     )  # before anything is sent
     refuse_secret_files(lock, make_source_finder(out, lock, context.store))

@@ -11,12 +11,11 @@ from pathlib import Path
 from reprobuild.compare.images.explain import LABEL
 from reprobuild.distribute import provenance, sbom
 from reprobuild.distribute.attachments import LARGEST_PAPER, parse_image_verdict
-from reprobuild.distribute.bundle_contents import legacy_manifest
+from reprobuild.distribute.bundle_contents import legacy_manifest, render_bundle_page
 from reprobuild.distribute.expected_files import Members, find_differing_files, refuse_foreign
 from reprobuild.errors import BuildError, DistributionError, LockError, UsageError
 from reprobuild.image.engine_name import encode_named_index, own_name
 from reprobuild.image.model import LAYOUT, Image
-from reprobuild.image.oci.layer_sizes import read_layer_sizes
 from reprobuild.image.oci.read import Layout, layout_digest, read_layout
 from reprobuild.infra.atomic import write_file
 from reprobuild.infra.untrusted.regular_files import has_content, open_plain
@@ -24,8 +23,6 @@ from reprobuild.lock.model import Lock
 from reprobuild.lock.sealed import require_sealed
 from reprobuild.output.directory import REPORT, VERDICT, read_image
 from reprobuild.recipe.render import render_recipe
-from reprobuild.report.html.build import BuildFacts
-from reprobuild.report.html.page import render_html
 from reprobuild.store.store import Store
 from reprobuild.verify.verdict import Verdict
 
@@ -135,9 +132,7 @@ def replace_page(out: Path, lock: Lock, image: Image, *, remove: bool) -> bool:
         if remove:
             place.unlink()
         return remove
-    page = render_html(
-        lock, image, verdict, build=BuildFacts(layers=read_layer_sizes(out / image.layout))
-    ).encode()
+    page = render_bundle_page(out, lock, image, verdict)
     if has_content(place, page):
         return False
     write_file(place, page)

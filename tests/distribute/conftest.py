@@ -21,6 +21,7 @@ from reprobuild.output.directory import IMAGE, LOCK, REPORT, VERDICT
 from reprobuild.recipe.build_context import write_context
 from reprobuild.recipe.render import render_recipe
 from reprobuild.store.store import Store
+from tests.distribute.folders import remember_verdict
 from tests.image.made import SITE, Made, file
 from tests.verify.samples import make_verdict
 
@@ -41,6 +42,7 @@ class Results:
         """Write its bundle, with all inputs."""
         wanted = msgspec.convert({"parts": EVERY, **more}, BundleOptions)
         target.parent.mkdir(exist_ok=True)
+        remember_verdict(self.out, self.store)
         return bundle(self.out, target, self.store, wanted, os.environ, say=lambda text: None)
 
 

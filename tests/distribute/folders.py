@@ -14,6 +14,7 @@ from reprobuild.image.model import Image
 from reprobuild.image.oci.read import layout_digest
 from reprobuild.lock.file import write_lock
 from reprobuild.lock.model import Lock, RealisedOutputs
+from reprobuild.output.directory import VERDICT, read_image, remember_document
 from reprobuild.recipe.image_config import image_config
 from reprobuild.store.store import Store
 from tests.image.layouts import image_of, write_image
@@ -54,6 +55,13 @@ def certificate_of(lock: Lock, image: Image, made: str = "2026-11-22T05:00:00Z")
     """Return a certificate of an image."""
     verdict = make_verdict(image=image.manifest, tree=image.tree, lock=f"sha256:{lock.digest}", made=made)
     return msgspec.json.encode(verdict)
+
+
+def remember_verdict(out: Path, store: Store) -> None:
+    """Record in a store that a check here made the verdict of an output directory."""
+    _, image = read_image(out)
+    if (out / VERDICT).is_file():
+        remember_document(VERDICT, image, (out / VERDICT).read_bytes(), store)
 
 
 def make_session(store: Path, env: Mapping[str, str] = NOWHERE) -> RunContext:

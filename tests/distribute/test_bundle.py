@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.distribute.bundle import parse_size
+from reprobuild.distribute.bundle import BundleOptions, bundle, parse_size
 from reprobuild.distribute.bundle_contents import (
     BundleFile,
     _refuse_secrets,
@@ -28,6 +28,7 @@ from reprobuild.distribute.secret_files import make_source_finder, refuse_secret
 from reprobuild.distribute.standalone import unbundle as form
 from reprobuild.distribute.unbundle import UnbundleResult, unbundle
 from reprobuild.errors import DistributionError, FetchError, UsageError
+from reprobuild.image.formats.single_file import remember_singles
 from reprobuild.lock.model import Resolution
 from reprobuild.output.directory import read_image
 from reprobuild.recipe.render import source_file
@@ -299,6 +300,9 @@ def test_the_sif_travels_where_it_is_asked_for(results: Results, tmp_path: Path)
     told = json.loads((results.out / "image.json").read_bytes())
     told["sif"] = f"sha256:{hash_file(results.out / 'image.sif')}"
     (results.out / "image.json").write_text(json.dumps(told))
+    with pytest.raises(DistributionError, match="holds no SIF that is known to be of this image"):
+        results.bundle(tmp_path / "b.tar", parts=frozenset({"sif"}))  # of another party, perhaps
+    remember_singles(read_image(results.out)[1], results.store)
     for parts, there in ((frozenset({"sif"}), True), (frozenset[str](), False)):
         results.bundle(tmp_path / "b.tar", parts=parts)
         out = tmp_path / f"out {there}"
@@ -577,6 +581,19 @@ def test_a_secret_in_the_certificate_does_not_travel(results: Results, tmp_path:
     assert list((tmp_path / "to").iterdir()) == []
 
 
+def test_a_verdict_of_another_party_is_not_signed(results: Results, tmp_path: Path) -> None:
+    """Found by an attacker: the signature of a bundle covered a verdict that no check here made."""
+    said: list[str] = []
+    options = BundleOptions()
+    done = bundle(results.out, tmp_path / "b.tar", results.store, options, os.environ, say=said.append)
+    assert not done.certified
+    again = f"`reprobuild verify {results.out}` makes your own"
+    assert f"{results.out / 'verdict.json'} is left out: no check here made it; {again}" in said
+    with tarfile.open(tmp_path / "b.tar") as archive:
+        assert not [name for name in archive.getnames() if name.endswith(("verdict.json", "report.html"))]
+    assert results.bundle(tmp_path / "c.tar").certified  # that command made it
+
+
 def test_other_refusals_of_bundle(results: Results, tmp_path: Path) -> None:
     with pytest.raises(DistributionError, match="holds no SIF") as caught:
         results.bundle(tmp_path / "b.tar", parts=frozenset({"sif"}))
@@ -592,9 +609,11 @@ def test_other_refusals_of_bundle(results: Results, tmp_path: Path) -> None:
     (tmp_path / "unbundle.py").unlink()
     verdict = results.out / "verdict.json"
     verdict.write_text(verdict.read_text().replace(read_image(results.out)[1].tree, "sha256:" + "0" * 64))
-    with pytest.raises(DistributionError, match="is the verdict on another image") as caught:
+    with pytest.raises(DistributionError, match="is no verdict on this image") as caught:
         results.bundle(tmp_path / "b.tar")
-    assert caught.value.hint == "check this one: `reprobuild verify OUT`"
+    assert caught.value.hint == (
+        "make one with `reprobuild verify OUT`, or take the file away and go without one"
+    )
     verdict.unlink()
     lock, _ = read_image(results.out)
     results.store.blob(lock.base.packages[0].file.sha256).unlink()

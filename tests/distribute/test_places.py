@@ -10,7 +10,9 @@ import pytest
 from reprobuild.distribute import pull
 from reprobuild.distribute.attachments import list_attachments
 from reprobuild.errors import DistributionError
-from tests.distribute.folders import make_results
+from reprobuild.infra.shell_words import quote_path
+from reprobuild.store.store import Store
+from tests.distribute.folders import make_results, remember_verdict
 
 
 @pytest.mark.parametrize("kind", ["pipe", "directory", "link", "dangling link"])
@@ -28,8 +30,23 @@ def test_a_certificate_that_is_no_plain_file(kind: str, tmp_path: Path) -> None:
     with pytest.raises(
         DistributionError, match=r"verdict\.json is no plain file, or cannot be read"
     ) as caught:
-        list_attachments(lock, image, out)
+        list_attachments(lock, image, out, Store(tmp_path / "store"), lambda _: None)
     assert caught.value.hint == "take it away, and make a verdict with `reprobuild verify OUT`"
+
+
+def test_a_verdict_of_another_party_is_not_attached(tmp_path: Path) -> None:
+    """Found by an attacker: whoever pushed it, vouched for it."""
+    lock, image = make_results(tmp_path / "it's out", {"etc/one": b"1"})
+    out, store, said = tmp_path / "it's out", Store(tmp_path / "store"), list[str]()
+    kinds = [one.kind for one in list_attachments(lock, image, out, store, said.append)]
+    assert kinds == ["lock", "sbom", "provenance"]
+    again = f"`reprobuild verify {quote_path(out)}` makes your own"
+    assert said == [f"{out / 'verdict.json'} is left out: no check here made it; {again}"]
+    remember_verdict(out, store)  # as that command does
+    assert [one.kind for one in list_attachments(lock, image, out, store, said.append)] == [
+        *kinds,
+        "certificate",
+    ]
 
 
 @pytest.mark.parametrize("target", ["elsewhere", "there"])

@@ -26,7 +26,7 @@ from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.request import Body
 from reprobuild.output.directory import LOCK, REPORT, VERDICT, read_image
 from reprobuild.store.roots import read_records
-from tests.distribute.folders import certificate_of, make_results, make_session, noise
+from tests.distribute.folders import certificate_of, make_results, make_session, noise, remember_verdict
 from tests.distribute.held import Held, Said
 from tests.registry.conftest import PASSWORD, USER, docker_login, encoded
 from tests.registry.pushing import sha256
@@ -50,6 +50,7 @@ class Registry(Protocol):
 def sent(out: Path, held: Registry, text: str = "", **more: dict[str, str]) -> dict[str, Any]:
     lock, image = read_image(out)
     session = make_session(out.parent / "unused", **more)
+    remember_verdict(out, session.store)
     return push(lock, image, out, text or f"{held.host}/{NAME}:1", session, {}).document
 
 
@@ -283,7 +284,7 @@ def test_what_cannot_be_pushed_is_told(held: Held, tmp_path: Path) -> None:
     with pytest.raises(DistributionError, match="is no verdict on this image") as err:
         sent(out, held)
     assert err.value.hint == (
-        "make one with `reprobuild verify OUT`, or take the file away and push without one"
+        "make one with `reprobuild verify OUT`, or take the file away and go without one"
     )
     planted = b'{"a": "hf_' + b"aZ3kq9XvT2mLw8RbNc5dYpQf7HsJuGe1Ko" + b'"}'
     (out / "verdict.json").write_bytes(certificate_of(lock, image)[:-1] + b',"x":' + planted + b"}")
