@@ -77,6 +77,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 # Values of a capture: parts, results and reasons.
 
 VERSION = 1  # of capture.json
+REPORT_VERSION = 1  # of the document of --json
 PROGRAM = "reprobuild capture"
 REASONS = {
     "done": "complete",
@@ -8117,7 +8118,7 @@ def _finish(report: Dict[str, Any], as_json: bool, code: int) -> int:
         for line in map(without_logins, lines):
             print(f"{PROGRAM}: {_path(line) if not line.isprintable() else line}", file=sys.stderr)
         if as_json:
-            print(json.dumps(report, indent=1))
+            print(json.dumps({"version": REPORT_VERSION, **report}, indent=1))
         sys.stdout.flush()
     return code
 

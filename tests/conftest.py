@@ -27,6 +27,7 @@ from reprobuild.store.keyring import StoreKeyring
 from reprobuild.store.sharing import join
 from reprobuild.store.signature import stored_key
 from reprobuild.store.store import Store
+from tests.documents import check_document
 from tests.groups import GroupScheduling, prepare_groups, sort_by_group
 from tests.snapshot import counts
 from tests.squashfs import open_folder, squashfs_tools
@@ -156,17 +157,19 @@ def reprobuild(
     *arguments: str | Path, env: Mapping[str, str] | None = None, cwd: Path = ROOT, timeout: int = 1500,
     prefix: Sequence[str] = (),
 ) -> subprocess.CompletedProcess[str]:  # fmt: skip
-    """Run the program as a separate process, as people do.
+    """Run the program as a separate process, as people do, and compare a document with docs/json.md.
 
     Without `env`, a command that needs an engine takes the built-in one, unless `--engine` names another.
     """
     given = dict(env or os.environ)
     if env is None and "--engine" not in arguments and arguments[0] in ("from-snapshot", "verify", "run"):
         given.pop("DOCKER_HOST", None)
-    return subprocess.run(
+    done = subprocess.run(
         [*prefix, *PROGRAM, *map(str, arguments)], cwd=cwd, env=given,
         capture_output=True, text=True, timeout=timeout, check=False,
     )  # fmt: skip
+    check_document([*map(str, arguments)], done.stdout)
+    return done
 
 
 @pytest.fixture(scope="session")

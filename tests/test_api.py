@@ -8,6 +8,8 @@ import json
 import operator
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +129,17 @@ def test_every_name_is_there_and_no_other() -> None:
     assert all(getattr(api, name) for name in api.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'snapshot'"):
         operator.attrgetter("snapshot")(api)
+
+
+def test_completion_knows_the_names_before_their_import() -> None:
+    code = "from reprobuild import api; assert dir(api) == sorted(api.__all__), dir(api)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert dir(api) == sorted(api.__all__)
+
+
+def test_a_wrong_argument_name_is_a_type_error() -> None:
+    with pytest.raises(TypeError, match="acept"):
+        api.Decisions(acept=("withdrawn",))  # type: ignore[call-arg]
 
 
 def test_the_page_and_the_functions_are_the_same() -> None:

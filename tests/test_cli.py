@@ -51,6 +51,7 @@ from reprobuild.verify.certificate import repeat
 from reprobuild.verify.certificate.read import read_verdict
 from tests.conftest import EXAMPLE, PROGRAM, ROOT, reprobuild
 from tests.determinism.plain_engine import PlainEngine
+from tests.documents import check_document
 from tests.image.layouts import image_of, write_image
 from tests.image.made import Made
 from tests.registry.pushing import file, layer
@@ -408,6 +409,7 @@ def document(said: Said, code: int, *arguments: object) -> Any:
     """Return the one JSON document on standard output; prose is on standard error."""
     assert said(*arguments, "--json") == code, said.err
     assert not any(line.startswith("{") for line in said.err.splitlines())
+    check_document([*map(str, arguments), "--json"], said.out)
     return json.loads(said.out)
 
 
@@ -473,7 +475,7 @@ def test_fetch_of_what_is_there(said: Said, tmp_path: Path) -> None:
 
 
 CUDA_BUILD = {**FINGERPRINT, "cuda_build": True}
-SUMMARY = {"out", "lock", "image", "verdict", "deviations", "conflicts"}
+SUMMARY = {"version", "unsealed", "out", "lock", "image", "verdict", "deviations", "conflicts"}
 
 
 @pytest.mark.parametrize(
@@ -1112,7 +1114,10 @@ def test_signals(signum: signal.Signals, results: Path, silent_engine: tuple[soc
         out, err = process.communicate(timeout=15)
     assert process.returncode == 130
     hint = "what was complete is kept; run the command again to go on"
-    assert json.loads(out) == {"error": {"code": 130, "message": "interrupted", "hint": hint}}
+    assert json.loads(out) == {
+        "version": 1,
+        "error": {"code": 130, "message": "interrupted", "hint": hint},
+    }
     assert err.lstrip() == f"error: interrupted\n\nhint: {hint}\n"
 
 

@@ -155,5 +155,5 @@ def test_what_shells_ask(tmp_path: Path) -> None:
 def test_the_script_as_json(shell: str) -> None:
     done = reprobuild("completion", shell, "--json")
     found = json.loads(done.stdout)
-    assert found == {"shell": shell, "script": reprobuild("completion", shell).stdout}
+    assert found == {"version": 1, "shell": shell, "script": reprobuild("completion", shell).stdout}
     assert "_REPROBUILD_COMPLETE=" in found["script"]

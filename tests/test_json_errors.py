@@ -73,8 +73,8 @@ NEEDY = [name for name in commands() if any(param.required for param in find_com
 def failed(said: Said, *arguments: object) -> tuple[int, dict[str, Any]]:
     """Return the exit code and the error of the only document."""
     code = said(*arguments, "--json")
-    (name,) = found = json.loads(said.out)
-    assert name == "error"
+    version, name = found = json.loads(said.out)
+    assert (version, name, found["version"]) == ("version", "error", 1)
     return code, found["error"]
 
 
@@ -138,7 +138,7 @@ def test_an_error_after_the_answer_adds_no_second_document(
 
     monkeypatch.setattr(show, "read_snapshot", answer)
     assert said("show", "any", "--json") == 2
-    assert json.loads(said.out) == {"answer": 1}
+    assert json.loads(said.out) == {"version": 1, "answer": 1}
     assert "standard error is gone" in said.err
 
 

@@ -6,7 +6,8 @@
     result.verdict.round_trip
 
 `commands` has the functions, `results` their values. In a notebook, a result shows its report. Each function raises
-`reprobuild.errors.ReproError`: its message names the cause, and its `hint` the next step.
+`reprobuild.errors.ReproError`: its message names the cause, and its `hint` the next step. A wrong name of an argument
+is Python's `TypeError`.
 """
 
 from __future__ import annotations
@@ -47,3 +48,8 @@ def __getattr__(name: str) -> object:
         value: object = getattr(import_module(_MODULES.get(name, f"reprobuild.api.commands.{name}")), name)
         return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Return the names for completion, also before their import."""
+    return sorted(__all__)

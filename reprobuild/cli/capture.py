@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from reprobuild.capture import launch
-from reprobuild.cli import common
+from reprobuild.cli import common, documents
 
 
 @click.command()
@@ -49,7 +49,8 @@ def command(
       reprobuild capture -o repro/4242
     """
     if print_recipe:
-        common.print_result(launch.read_capture_recipe(), nl=False)
+        text = launch.read_capture_recipe()
+        documents.print_json({"recipe": text}) if as_json else common.print_result(text, nl=False)
         return 0
     active, env = common.find_active_python()
     errors: list[bytes] = []

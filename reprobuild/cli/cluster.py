@@ -267,7 +267,10 @@ def job(
         selector=kubernetes_job.parse_labels(labels), deadline=timeout,
     )  # fmt: skip
     checks = _make_verify_options(**options)
-    documents.print_json(check.kubernetes_manifest(lock, image, common.make_context(store), checks, request))
+    # Without our version: kubectl refuses a field that it does not know.
+    documents.print_manifest(
+        check.kubernetes_manifest(lock, image, common.make_context(store), checks, request)
+    )
     common.write_output(2, kubernetes_commands.shell_commands(request, out, checks, store).encode())
 
 

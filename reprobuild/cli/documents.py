@@ -9,12 +9,15 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from reprobuild.cli import common
 
 if TYPE_CHECKING:
     from reprobuild.api.results import BuildResult
+
+# Of the fields of every document without a version of its own. docs/json.md describes them.
+VERSION: Final = 1
 
 
 @dataclass
@@ -39,8 +42,13 @@ def record_json_request(arguments: Sequence[str]) -> None:
     _line.printed, _line.began = False, time.monotonic()
 
 
-def print_json(document: Any) -> None:
-    """Print one JSON document on standard output, in ASCII.
+def print_json(document: Mapping[str, Any]) -> None:
+    """Print the document of a command, with a version first: its own, or else `VERSION`."""
+    print_manifest({"version": VERSION, **document})
+
+
+def print_manifest(document: Mapping[str, Any]) -> None:
+    """Print one JSON document on standard output, in ASCII; another program defines its fields.
 
     Names of files may not be text. `##` begins commands of CI servers, and has another spelling in JSON.
     """

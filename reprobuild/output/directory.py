@@ -22,7 +22,7 @@ from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.json_documents import refuse_repeated_keys
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.lock.file import read_lock
-from reprobuild.lock.model import Lock
+from reprobuild.lock.model import Lock, unseal
 from reprobuild.lock.requirements import find_conflicts
 from reprobuild.store.store import Store
 from reprobuild.verify.determinism.summary import count_excused, upper_bound
@@ -267,11 +267,15 @@ def engine_name(lock: Lock, image: Image, out: Path, store: Store, say: Callable
 
 
 def summary_document(lock: Lock, image: Image, verdict: Verdict | None, out: Path) -> dict[str, Any]:
-    """Return the document of `from-snapshot --json`."""
+    """Return the document of `build`, `from-snapshot` and `verify`.
+
+    `unsealed` is the digest that `lock` printed.
+    """
     nothing = {"cpu": "not-run", "gpu": "not-run", "collectives": "not-run"}
     return {
         "out": str(out),
         "lock": f"sha256:{lock.digest}",
+        "unsealed": f"sha256:{unseal(lock).digest}",
         "image": {
             "reference": image.reference, "tree": image.tree, "config": image.config, "manifest": image.manifest,
             "builder": image.builder,

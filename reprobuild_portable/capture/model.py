@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, Dict, Mapping, NamedTuple, Sequence
 
 VERSION = 1  # of capture.json
+REPORT_VERSION = 1  # of the document of --json
 PROGRAM = "reprobuild capture"
 REASONS = {
     "done": "complete",

@@ -37,7 +37,7 @@ from typing import Any, Dict, List, Mapping, Optional
 from reprobuild_portable.capture.files import _path
 from reprobuild_portable.capture.interpreter import take_interpreter
 from reprobuild_portable.capture.limits import SAID, SECONDS
-from reprobuild_portable.capture.model import PROGRAM, Context, GaveUpError, UnwritableError
+from reprobuild_portable.capture.model import PROGRAM, REPORT_VERSION, Context, GaveUpError, UnwritableError
 from reprobuild_portable.capture.processes import _WATCHER
 from reprobuild_portable.capture.scrub import _harmless
 from reprobuild_portable.capture.snapshot import _capture, _report
@@ -150,7 +150,7 @@ def _finish(report: Dict[str, Any], as_json: bool, code: int) -> int:
         for line in map(without_logins, lines):
             print(f"{PROGRAM}: {_path(line) if not line.isprintable() else line}", file=sys.stderr)
         if as_json:
-            print(json.dumps(report, indent=1))
+            print(json.dumps({"version": REPORT_VERSION, **report}, indent=1))
         sys.stdout.flush()
     return code
 

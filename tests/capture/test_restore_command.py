@@ -18,6 +18,7 @@ from reprobuild.ecosystems.git.restore import remote_bounds
 from tests.capture.repositories import ENV, content, git, new_origin, place, status, take, write
 from tests.capture.test_restore import change, pack_of, plant
 from tests.conftest import ROOT, reprobuild
+from tests.documents import check_document
 from tests.resolve.test_logins import Host
 
 LARGE = (64 << 20) + 1  # bytes; one more than is kept in memory
@@ -86,14 +87,16 @@ def test_the_document(tmp_path: Path, said: Said) -> None:
     again = tmp_path / "again"
     words = ("restore", tmp_path / "snapshot", "clone", "-o", again, "--json")
     assert said(*words, "--source", f"clone={top}") == 0, said.err
+    check_document([*map(str, words)], said.out)
     assert json.loads(said.out) == {
+        "version": 1,
         "repositories": [
             {
                 "name": "clone", "directory": str(again), "head": git(top, "rev-parse", "HEAD").decode().strip(),
                 "branch": "refs/heads/main", "address": str(top), "bare": [],
                 "left_out": [{"path": "too-large", "reason": "too-large"}], "left_out_count": 1,
             }
-        ]
+        ],
     }  # fmt: skip
 
 

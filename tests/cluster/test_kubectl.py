@@ -102,7 +102,7 @@ def run(place: Path, ended: str) -> subprocess.CompletedProcess[str]:
     (place / "cluster" / "ended").write_text(ended)
     printed = reprobuild(
         "cluster", "job", "out", "--nodes", "3", "--repository", "registry.example/team/frozen",
-        "--namespace", "2-ml", "--timeout", "60", "--store", "made/store", cwd=place,
+        "--namespace", "2-ml", "--timeout", "60", "--store", "made/store", "--json", cwd=place,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert printed.returncode == 0, printed.stderr

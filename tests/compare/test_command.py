@@ -80,7 +80,6 @@ def test_as_one_document(other_job: Path) -> None:
     done = reprobuild("compare", other_job, SNAPSHOT, "--json")
     found = json.loads(done.stdout)
     assert done.returncode == 1
-    assert found.keys() == {"one", "other", "differ", "only_in_one", "only_in_other", "not_compared"}
     assert found["one"] == {"name": str(other_job), "form": "snapshot"}
     (preload,) = found["only_in_other"]
     assert preload.pop("reason")

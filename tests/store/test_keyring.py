@@ -238,7 +238,7 @@ def test_a_shared_store_is_joined(given: Path, told: Callable[..., str], tmp_pat
     for path in (given, given / "key"):
         os.chown(path, EVE, EVE)
     done = reprobuild("store", "join", given, "--json", env={**os.environ, **env})
-    assert json.loads(done.stdout) == {"store": str(given), "owner": f"user number {EVE}"}
+    assert json.loads(done.stdout) == {"version": 1, "store": str(given), "owner": f"user number {EVE}"}
 
 
 def test_what_cannot_be_joined(own: StoreKeyring, tmp_path: Path) -> None:

@@ -379,4 +379,4 @@ def test_the_document_names_store_and_group(place: Path) -> None:
     group = grp.getgrgid(os.getgid()).gr_name
     done = reprobuild("store", "share", "--group", group, "--store", place / "store", "--json")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {"store": str(place / "store"), "group": group}
+    assert json.loads(done.stdout) == {"version": 1, "store": str(place / "store"), "group": group}
