@@ -313,7 +313,7 @@ def test_an_image_that_names_no_lock_is_not_pushed(held: Held, tmp_path: Path) -
 
 def test_what_cannot_be_pulled_is_told(held: Held, tmp_path: Path) -> None:
     make_results(tmp_path / "out")
-    with pytest.raises(DistributionError, match=f"has no {NAME} with 1"):
+    with pytest.raises(DistributionError, match=f"/{NAME} has no tag 1$"):
         brought(held, tmp_path / "back")
     told = sent(tmp_path / "out", held)
     make_results(tmp_path / "other", {"etc/x": b"1"})

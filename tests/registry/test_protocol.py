@@ -133,7 +133,7 @@ def test_what_was_deleted_does_not_matter_to_a_filled_store_and_is_named_by_an_e
     digest = found.image.layers[0].file.sha256
     with pytest.raises(NotFoundError, match=f"site/gone/blobs/sha256:{digest} does not exist"):
         fetch([found.image.layers[0].file], Store(tmp_path / "empty"), net_of(login))
-    with pytest.raises(NotFoundError, match=f"{registry.host} has no site/gone with 1") as err:
+    with pytest.raises(NotFoundError, match=f"{registry.host}/site/gone has no tag 1$") as err:
         find(reference, login, store)
     assert err.value.hint == (
         "it may have been removed; name a tag or a digest that is there, or take the lock and the store "

@@ -60,7 +60,7 @@ def test_a_reference_tells_a_tag_or_a_digest(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "registry.example/X:1", "registry.example/../x:1", "registry.example/x:", "a..b/x:1", "-a.b/x:1",
+        "registry.example/../x:1", "registry.example/x:", "a..b/x:1", "-a.b/x:1",
         "registry.example/x:a/b", "registry.example/x:" + "y" * 129, "registry.example/" + "a" * 256 + ":1",
         "registry.example//x:1", "registry.example/x :1", "registry.example/x:1\n", ":", "image::1", "r.example/:1",
         "registry.example:123456/x:1",
@@ -72,20 +72,76 @@ def test_what_is_none_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "what"),
     [
-        "alice:pa55word@registry.example/x:1", "https://alice:pa55word@registry.example/x:1",
-        f"alice:pa55word@registry.example/x@{DIGEST}", "registry.example/x@sha256:pa55word",
-        "registry.example/x@sha512:pa55word", "alice@pa55word",
+        ("alice:pa55word@registry.example/x:1", "a login"),
+        ("https://alice:pa55word@registry.example/x:1", "a scheme and a login"),
+        (f"alice:pa55word@registry.example/x@{DIGEST}", "a login"),
+        ("alice:pa55word@registry.example/x@sha256:1", "a login"),
     ],
-)  # fmt: skip
-def test_a_login_is_refused_and_not_repeated(text: str) -> None:
-    with pytest.raises(UsageError, match="holds a login, a scheme or a broken digest") as err:
+)
+def test_a_login_is_refused_and_not_repeated(text: str, what: str) -> None:
+    with pytest.raises(UsageError) as err:
         parse_reference(text)
-    assert "pa55word" not in f"{err.value} {err.value.hint}"
+    assert str(err.value) == f"`base` holds {what}"
+    assert "pa55word" not in err.value.hint
     assert err.value.hint == (
         "write HOST/NAME@sha256:DIGEST; a login belongs into the file that `docker login HOST` writes"
     )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "registry.example/x@sha256:pa55word", "registry.example/x@sha512:pa55word", "alice@pa55word",
+        f"registry.example/x:1@{DIGEST.upper()}", f"ubuntu@{DIGEST}0",
+    ],
+)  # fmt: skip
+def test_a_broken_digest_is_refused_and_not_repeated(text: str) -> None:
+    with pytest.raises(UsageError) as err:
+        parse_reference(text)
+    assert str(err.value) == "`base` holds a broken digest"
+    assert err.value.hint == "a digest is `sha256:` and 64 digits of 0-9 and a-f: HOST/NAME@sha256:DIGEST"
+
+
+@pytest.mark.parametrize(
+    "bare", ["localhost:15055/ml/train:1", f"registry.example/x@{DIGEST}", f"registry.example/x:1@{DIGEST}"]
+)
+def test_a_scheme_is_refused_and_the_hint_leaves_it_out(bare: str) -> None:
+    for text in (f"http://{bare}", f"docker://{bare}"):
+        with pytest.raises(UsageError) as err:
+            parse_reference(text, "REF")
+        assert str(err.value) == "`REF` holds a scheme"
+        assert err.value.hint == f"leave out the scheme: {bare}"
+        assert parse_reference(err.value.hint.removeprefix("leave out the scheme: ")) == parse_reference(bare)
+    with pytest.raises(UsageError, match="holds a scheme") as err:
+        parse_reference("https://registry.example/a b")
+    assert err.value.hint == "write it as HOST/NAME:TAG or HOST/NAME@sha256:DIGEST, as `docker pull` takes it"
+
+
+@pytest.mark.parametrize(
+    ("text", "lower"),
+    [
+        ("localhost:15055/ML/Train:1", "localhost:15055/ml/train:1"),
+        ("ml.example/ml/ML:Tag", "ml.example/ml/ml:Tag"),
+        (f"registry.example/X:V1@{DIGEST}", f"registry.example/x:V1@{DIGEST}"),
+        ("Ubuntu:22.04", "ubuntu:22.04"),
+        ("image:Debian/bookworm:1", "image:debian/bookworm:1"),
+        ("Registry.example/X:1", "Registry.example/x:1"),
+    ],
+)
+def test_a_name_in_capital_letters_is_refused_with_the_lower_one(text: str, lower: str) -> None:
+    with pytest.raises(UsageError) as err:
+        parse_reference(text)
+    assert str(err.value) == (
+        f"`base: {text!r}` is no reference to an image: the name of a repository has no capital letters"
+    )
+    assert err.value.hint == f"if it is this one: {lower}"
+    parse_reference(err.value.hint.removeprefix("if it is this one: "))
+
+
+def test_a_host_may_have_capital_letters() -> None:
+    assert parse_reference("Registry.example/x:1").host == "Registry.example"
 
 
 @pytest.mark.parametrize(

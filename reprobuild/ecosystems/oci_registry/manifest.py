@@ -159,8 +159,9 @@ class _Source:
         try:
             page = self._net.page(f"{self._root}/manifests/{identifier}", accept=_ACCEPT, most=LARGEST_JSON)
         except NotFoundError:
+            kind = "image" if ":" in identifier else "tag"
             raise NotFoundError(
-                f"{self.reference.host} has no {self.reference.name} with {identifier}",
+                f"{self.reference.host}/{self.reference.name} has no {kind} {identifier}",
                 hint="it may have been removed; name a tag or a digest that is there, or take the lock and the store "
                 "of a run that has it",
             ) from None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import shlex
 
 from msgspec import Struct
 
@@ -23,6 +24,7 @@ DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _LONGEST = 255
 _HINT = "write it as HOST/NAME:TAG or HOST/NAME@sha256:DIGEST, as `docker pull` takes it"
 _LOGIN = "write HOST/NAME@sha256:DIGEST; a login belongs into the file that `docker login HOST` writes"
+_DIGITS = "a digest is `sha256:` and 64 digits of 0-9 and a-f: HOST/NAME@sha256:DIGEST"
 
 
 class Reference(Struct, frozen=True, kw_only=True):
@@ -80,21 +82,50 @@ def parse_reference(text: str, argument: str = "base") -> Reference:
         UsageError: it is not valid, has neither tag nor digest, or holds a login, which is not repeated.
     """
     rest = text.removeprefix(_PREFIX)
-    rest, at, digest = rest.partition("@")
-    if (at and not DIGEST.fullmatch(digest)) or "://" in rest:
-        raise UsageError(f"`{argument}` holds a login, a scheme or a broken digest", hint=_LOGIN)
+    _refuse_foreign_parts(rest, argument)
+    rest, _, digest = rest.partition("@")
     head, slash, tail = rest.partition("/")
     if not slash or not (any(sign in head for sign in ".:[") or head == "localhost"):
         head, tail = _HUB, rest
     name, colon, tag = tail.partition(":")
+    start, lower = len(text.partition("@")[0]) - len(tail), name.lower()
+    lowered = text[:start] + lower + text[start + len(name) :]
     if head in (_HUB, f"index.{_HUB}"):
         head, name = _HUB, name if "/" in name else f"library/{name}"
     whole = HOST.fullmatch(head) and NAME.fullmatch(name) and len(name) <= _LONGEST
     if not whole or (colon and not _TAG.fullmatch(tag)):
-        raise UsageError(f"`{argument}: {text[:_LONGEST]!r}` is no reference to an image", hint=_HINT)
+        message = f"`{argument}: {text[:_LONGEST]!r}` is no reference to an image"
+        if lowered != text and _is_reference(lowered):
+            raise UsageError(
+                f"{message}: the name of a repository has no capital letters",
+                hint=f"if it is this one: {shlex.quote(lowered)}",
+            )
+        raise UsageError(message, hint=_HINT)
     if not tag and not digest:
         raise UsageError(f"`{argument}: {text}` tells neither a tag nor a digest", hint=_HINT)
     return Reference(host=head, name=name, tag=tag, digest=digest)
+
+
+def _refuse_foreign_parts(text: str, argument: str) -> None:
+    """Refuse a text with a scheme, a login or a broken digest; a login is not repeated."""
+    rest, at, digest = text.partition("@")
+    scheme, is_broken = "://" in rest, bool(at) and not DIGEST.fullmatch(digest)
+    if is_broken and "/" in digest:  # a host and a name follow
+        raise UsageError(f"`{argument}` holds {'a scheme and ' * scheme}a login", hint=_LOGIN)
+    if is_broken:
+        raise UsageError(f"`{argument}` holds a broken digest", hint=_DIGITS)
+    if scheme:
+        bare = text.partition("://")[2]
+        hint = f"leave out the scheme: {shlex.quote(bare)}" if _is_reference(bare) else _HINT
+        raise UsageError(f"`{argument}` holds a scheme", hint=hint)
+
+
+def _is_reference(text: str) -> bool:
+    try:
+        parse_reference(text)
+    except UsageError:
+        return False
+    return True
 
 
 def is_loopback(host: str) -> bool:
