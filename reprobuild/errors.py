@@ -17,6 +17,7 @@ class ReproError(Exception):
         listing: all lines that the sentence sums up; `--verbose` prints them.
         options: texts of the hint, each of quoted options that the user can add to the command; the command line prints
             the whole command in place of each one at the end of a line.
+        omitted: values of options that the whole command leaves out, because they have no effect.
         refused: each captured line that was refused, for `--json`: file, line, subject, outcome, class and reason.
     """
 
@@ -29,12 +30,14 @@ class ReproError(Exception):
         hint: str = "",
         listing: Sequence[str] = (),
         options: Sequence[str] = (),
+        omitted: Sequence[str] = (),
         refused: Sequence[Mapping[str, object]] = (),
     ) -> None:
         super().__init__(message)
         self.hint = hint
         self.listing = tuple(listing)
         self.options = tuple(options)
+        self.omitted = tuple(omitted)
         self.refused = tuple(refused)
 
 

@@ -44,6 +44,13 @@ def test_the_running_command_is_repeated_without_secrets(arguments: list[str], c
     ]  # fmt: skip
 
 
+def test_a_word_is_left_out_in_its_option_alone() -> None:
+    arguments = ["lock", "made", "--accept", "made", "--accept=made", "--accept", "other"]
+    assert write_commands("on: --accept x", ["--accept x"], arguments, ["made"]) == (
+        "on: reprobuild lock made --accept other --accept x"
+    )
+
+
 def test_a_value_that_an_option_replaces_is_left_out() -> None:
     hint = "first: --python 3.11\nin backquotes: `--python 3.11`\nthen: --accept x --python 3.11"
     arguments = ["lock", "run", "--python", "3.11.99", "--as-of", "2024-01-15", "--python=3.12"]
@@ -84,6 +91,25 @@ def test_the_command_that_goes_on_is_followed(snapshot: Path, said: Said) -> Non
     assert code == 4
     line = next(line for line in hint.splitlines() if "to go on" in line)
     assert line.endswith(" --accept made --accept gone")
+    assert follow(line, "to go on without exactly these: ") == 0
+    assert lock.exists()
+
+
+@pytest.mark.parametrize("form", [["--accept", "everything"], ["--accept=everything"]])
+def test_a_word_that_accepts_nothing_is_left_out_of_the_command(
+    form: list[str], snapshot: Path, said: Said
+) -> None:
+    """A later step may find a name, such as that of a library, so the word alone is no error yet."""
+    lock, store = snapshot.parent / "a.lock", snapshot.parent / "store"
+    arguments = ["lock", snapshot, *form, "--accept", "withdrawn", "-o", lock, "--store", store, *BASE]
+    code, _, hint = said.failed(*arguments)
+    assert code == 4
+    first, line = hint.splitlines()[0], next(line for line in hint.splitlines() if "to go on" in line)
+    assert (
+        first == "leave out --accept everything: it is no class, and so far no name or line of this snapshot"
+    )
+    assert "everything" not in line
+    assert " --accept withdrawn " in line
     assert follow(line, "to go on without exactly these: ") == 0
     assert lock.exists()
 

@@ -240,7 +240,7 @@ def _write_commands(err: ReproError, arguments: Sequence[str]) -> str:
     """Return the hint of an error with whole commands."""
     from reprobuild.cli.hinted_options import write_commands  # no other error has use for it
 
-    return write_commands(err.hint, err.options, arguments)
+    return write_commands(err.hint, err.options, arguments, err.omitted)
 
 
 def _correct(err: click.UsageError, arguments: Sequence[str]) -> str:

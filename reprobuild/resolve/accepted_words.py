@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -141,6 +141,35 @@ def check_words_early(decisions: Decisions, snapshot: Snapshot) -> None:
         raise UsageError(
             "\n".join(texts), hint="correct it, or leave it out; docs/decisions.md has all classes"
         )
+
+
+def find_unknown_words(
+    decisions: Decisions, snapshot: Snapshot, refused: Iterable[Mapping[str, object]]
+) -> list[str]:
+    """Return the words of `accept` that are no class, and no name or line that is known when lines are refused.
+
+    A later step may still find the name, such as that of a library.
+
+    Args:
+        decisions: the overrides of the file and of the options.
+        snapshot: as it was read.
+        refused: the facts of the refused lines, as an error has them.
+    """
+    names = {*_captured_names(snapshot)}
+    for facts in refused:
+        names |= {str(facts["subject"]), str(facts["file"])}
+    return [
+        word
+        for word in decisions.accept
+        if not (is_class(word) or names & {word, word.partition("/")[0], word.rpartition(":")[0] or word})
+    ]
+
+
+def describe_unknown_word(word: str) -> str:
+    """Return the advice on a word of `find_unknown_words`."""
+    return (
+        f"leave out --accept {shlex.quote(word)}: it is no class, and so far no name or line of this snapshot"
+    )
 
 
 def _is_absent_line(word: str, snapshot: Snapshot) -> bool:

@@ -32,6 +32,8 @@ from reprobuild.resolve.accepted_words import (
     check_accepted_classes,
     check_accepted_words,
     check_words_early,
+    describe_unknown_word,
+    find_unknown_words,
 )
 from reprobuild.resolve.ages.past_releases import PastReleases
 from reprobuild.resolve.architecture import MACHINES, captured_platform, check_platform
@@ -94,7 +96,9 @@ def resolve_snapshot(snapshot: Snapshot, decisions: Decisions, context: ResolveC
         first = base_hint(snapshot, decisions.base, services)
         if not first and loses_cuda(err):
             first = cuda_hint(snapshot, decisions.base, services)
-        err.hint = "\n".join(filter(None, [first, err.hint]))
+        if err.options:  # the hint repeats the command
+            err.omitted = tuple(find_unknown_words(decisions, snapshot, err.refused))
+        err.hint = "\n".join(filter(None, [first, *map(describe_unknown_word, err.omitted), err.hint]))
         raise
     check_accepted_words(decisions, snapshot, lock.rulings)
     return lock

@@ -16,6 +16,8 @@ from reprobuild.resolve.accepted_words import (
     check_accepted_classes,
     check_accepted_words,
     check_words_early,
+    describe_unknown_word,
+    find_unknown_words,
 )
 from reprobuild.resolve.resolver import resolve_snapshot
 from reprobuild.snapshot.model import Snapshot
@@ -152,6 +154,18 @@ def test_a_wrong_word_is_refused_before_any_index_is_asked(
 def test_a_word_that_a_later_step_may_know_is_not_refused_early(word: str, tmp_path: Path) -> None:
     held = snapshot(tmp_path / "snapshot", requirements="click==8.1.7\n-e /home/user/job\nnot a line\n")
     check_words_early(Decisions(accept=(word, "requirements.txt:3", "unread-line")), held)
+
+
+def test_a_word_is_unknown_at_a_refusal_where_it_is_no_class_name_or_line(tmp_path: Path) -> None:
+    held = snapshot(tmp_path / "snapshot", requirements="click==8.1.7\n")
+    refused = [{"file": "env.txt", "line": 2, "subject": "LATE", "class": "suspect-value"}]
+    known = ("withdrawn", "click", "click/.env", "requirements.txt:1", "LATE", "env.txt:2", "python")
+    decisions = Decisions(accept=(*known, "everything", "libfoo1", "other.txt:1", ""))
+    unknown = find_unknown_words(decisions, held, refused)
+    assert unknown == ["everything", "libfoo1", "other.txt:1", ""]
+    assert describe_unknown_word("a b") == (
+        "leave out --accept 'a b': it is no class, and so far no name or line of this snapshot"
+    )
 
 
 @pytest.mark.parametrize("place", ["option", "file"])
