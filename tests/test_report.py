@@ -14,6 +14,8 @@ import pytest
 from reprobuild.config.overrides import Decisions
 from reprobuild.errors import LockError
 from reprobuild.image.model import Image
+from reprobuild.lock.python import Interpreter
+from reprobuild.lock.system import Artefact
 from reprobuild.output.directory import summary_document
 from reprobuild.report.determinism import earlier_verdict_lines, verdict_lines
 from reprobuild.report.html.remarks import summarise_remarks
@@ -400,6 +402,23 @@ def test_many_deviations_of_one_kind_are_told_in_short(count: int, full: int) ->
 
 def test_a_lock_without_rulings() -> None:
     assert render_resolutions(make_lock(rulings=())).startswith("deviations: none\n")
+
+
+def test_a_python_of_this_machine_is_a_file_that_another_machine_needs() -> None:
+    file = Artefact(filename="python-3.11.7-captured.tar.gz", sha256="1" * 64, size=1)
+    python = Interpreter(
+        version="3.11.7", executable="/opt/python/bin/python3.11", kind="captured", file=file,
+        evidence="on this machine: Python 3.11.7 (main) [GCC 12], installed in /sw/python",
+    )  # fmt: skip
+    line = (
+        "another machine needs python-3.11.7-captured.tar.gz, packed here: capture with `reprobuild capture --include "
+        "interpreter`, or hand over `reprobuild bundle OUT -o frozen.tar --include wheels,debs`"
+    )
+    assert line in render_resolutions(make_lock(interpreter=python)).splitlines()
+    held = msgspec.structs.replace(
+        python, evidence="captured: Python 3.11.7 (main) [GCC 12], installed in /sw/python"
+    )
+    assert "another machine" not in render_resolutions(make_lock(interpreter=held))
 
 
 def test_a_snapshot() -> None:

@@ -30,6 +30,9 @@ from reprobuild.infra.untrusted.strings import (
 )
 from reprobuild.lock.system import PREFIX, STANDALONE, Artefact, EnvVar
 
+PACKED_END = "-captured.tar.gz"  # ends the name of the archive of a packed Python
+OF_MACHINE = "on this machine: "  # begins the evidence of a Python that `lock` packed
+
 
 class Interpreter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The Python of the image.
@@ -60,6 +63,11 @@ class Interpreter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
         The program's name shows it.
         """
         return self.executable.endswith("t")
+
+    @property
+    def of_machine(self) -> bool:
+        """Whether `lock` packed it from its own machine, so that no snapshot and no server has it."""
+        return self.kind == "captured" and self.evidence.startswith(OF_MACHINE)
 
     @property
     def home(self) -> str:

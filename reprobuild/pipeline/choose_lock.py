@@ -12,7 +12,9 @@ from reprobuild.lock.file import read_lock, write_new_lock
 from reprobuild.lock.model import Lock
 from reprobuild.output.directory import LOCK
 from reprobuild.output.foreign import lock_backup_path
+from reprobuild.pipeline.fetch_inputs import list_missing_inputs
 from reprobuild.pipeline.stated_decisions import refuse_other_decisions
+from reprobuild.resolve.interpreter.restore import restore_interpreter
 from reprobuild.resolve.markers import select_environment_lines
 from reprobuild.resolve.override_secrets import refuse_secrets
 from reprobuild.resolve.resolver import resolve_snapshot
@@ -31,10 +33,11 @@ def choose_lock(
 ) -> Lock:
     """Return the lock to build from, with its sources in the store.
 
-    The sources of an existing lock are made again if the store lacks them.
+    The sources of an existing lock, and its packed Python, are made again if the store lacks them.
 
     Raises:
         LockError: the given lock is of another snapshot, of other decisions or of other sources.
+        FetchError: its packed Python cannot be had.
     """
     lock = read_lock(lock_path) if lock_path else _read_former_lock(out / LOCK, snapshot, decisions, context)
     if lock is None or (lock_path is None and not is_lock_of_here(lock, context.store)):
@@ -58,6 +61,9 @@ def choose_lock(
                 + ", ".join(f"{source.file.filename} (sha256 {source.file.sha256})" for source in other),
                 hint="find the locked commit and its changes, or make a new lock with `reprobuild lock DIR`",
             )
+    python = lock.interpreter
+    if python.kind == "captured" and python.file in list_missing_inputs(lock, context.store):
+        restore_interpreter(lock, snapshot, context.resolve_context(captured))
     return lock
 
 

@@ -12,6 +12,7 @@ from reprobuild.realise.realise import is_realised
 from reprobuild.resolve.interpreter.standalone import with_mirror_address
 from reprobuild.store.fetch import fetch, list_artefacts, list_image_files
 from reprobuild.store.roots import gc_root
+from reprobuild.store.store import Store
 
 
 def fetch_lock(lock: Lock, path: Path, context: RunContext) -> int:
@@ -29,13 +30,19 @@ def fetch_lock(lock: Lock, path: Path, context: RunContext) -> int:
 def fetch_inputs(lock: Lock, context: RunContext) -> None:
     """Fetch the files that the remaining steps of a build read.
 
-    Each consumer verifies the files it reads. The packages of a base that is already realised are not read again.
+    Each consumer verifies the files it reads.
     """
-    if isinstance(lock, SealedLock) and is_realised(lock, context.store):
-        files = list_image_files(lock)
-    else:
-        files = list_artefacts(lock)
-    _fetch_files([file for file in files if not context.store.has(file.sha256, file.size)], lock, context)
+    _fetch_files(list_missing_inputs(lock, context.store), lock, context)
+
+
+def list_missing_inputs(lock: Lock, store: Store) -> list[Artefact]:
+    """Return the files that the remaining steps of a build read, and that the store lacks.
+
+    The packages of a base that is already realised are not read again.
+    """
+    realised = isinstance(lock, SealedLock) and is_realised(lock, store)
+    files = list_image_files(lock) if realised else list_artefacts(lock)
+    return [file for file in files if not store.has(file.sha256, file.size)]
 
 
 def _fetch_files(files: Sequence[Artefact], lock: Lock, context: RunContext) -> int:

@@ -143,6 +143,16 @@ def _conflict_lines(lock: Lock) -> list[str]:
     )
 
 
+def _packed_python_lines(lock: Lock) -> list[str]:
+    file = lock.interpreter.file
+    if not lock.interpreter.of_machine or file is None:
+        return []
+    return [
+        f"another machine needs {file.filename}, packed here: capture with `reprobuild capture --include interpreter`, "
+        "or hand over `reprobuild bundle OUT -o frozen.tar --include wheels,debs`"
+    ]
+
+
 def describe_resolution(ruling: Resolution) -> str:
     """Return one line for a resolution."""
     reason = "; ".join(line.strip() for line in ruling.reason.splitlines())  # from the output of a program
@@ -170,6 +180,7 @@ def render_resolutions(lock: Lock) -> str:
             *_outcome_lines(lock),
             *_deviation_lines(lock),
             *_conflict_lines(lock),
+            *_packed_python_lines(lock),
             "",
             f"lock      sha256:{lock.digest}",
         ]

@@ -21,6 +21,7 @@ from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.model import PAGE, AccessDeniedError, WrongSizeError, split_credentials
 from reprobuild.infra.progress import Progress, ignore_progress
 from reprobuild.lock.model import Lock
+from reprobuild.lock.python import PACKED_END
 from reprobuild.lock.system import Artefact
 from reprobuild.store.caches import Caches, copy_from_cache
 from reprobuild.store.store import DamagedError, Store
@@ -28,6 +29,12 @@ from reprobuild.store.store import DamagedError, Store
 WORKERS = 8
 _SHOWN = 5  # files in one message
 LONGEST_NAME = 40  # characters of a file's name on the line that moves
+# The ways to the archive of a packed Python without the machine or the snapshot that has it.
+PACKED_WAYS = (
+    "capture the job again with `reprobuild capture --include interpreter`, and lock that snapshot; or bring the file "
+    "in a bundle: `reprobuild bundle OUT -o frozen.tar --include wheels,debs` where OUT was built, and `reprobuild "
+    "unbundle frozen.tar -o OUT` here; or name the store of then: --store DIR"
+)
 _SIGNED = "an index that signs its links must be asked again: make a new lock"
 _CHANGED = "the publisher or a mirror changed it; find the locked file, or make a new lock"
 
@@ -219,7 +226,8 @@ def _copy_whole(artefact: Artefact, copy: Path, store: Store, caches: Caches) ->
 def _lost_error(lost: Sequence[Artefact], store: Store) -> FetchError:
     """Return the error of files without an address that are not in the store."""
     debs = [file for file in lost if file.filename.endswith(".deb")]
-    built = [file for file in lost if not file.filename.endswith(".deb")]
+    packed = [file for file in lost if file.filename.endswith(PACKED_END)]
+    built = [file for file in lost if file not in (*debs, *packed)]
     messages, hints = [], []
     if debs:
         messages.append(
@@ -227,6 +235,12 @@ def _lost_error(lost: Sequence[Artefact], store: Store) -> FetchError:
         )
         hints.append(
             f"lock again with {'that file' if len(debs) == 1 else 'those files'}, or use the store of then"
+        )
+    if packed:
+        messages.append(f"{_name_files(packed)} packed when the lock was made, and {_absent(packed, store)}")
+        hints.append(
+            "run `reprobuild from-snapshot SNAPSHOT --lock LOCK -o OUT`: it takes the file from the snapshot, or packs "
+            f"the same Python of this machine; without both, {PACKED_WAYS}"
         )
     if built:
         messages.append(f"{_name_files(built)} made when the lock was made, and {_absent(built, store)}")
@@ -238,7 +252,7 @@ def _lost_error(lost: Sequence[Artefact], store: Store) -> FetchError:
 
 
 def _name_files(files: Sequence[Artefact]) -> str:
-    names = ", ".join(f"{file.filename} ({_describe(file)})" for file in files[:_SHOWN])
+    names = ", ".join(f"{file.filename} ({describe_artefact(file)})" for file in files[:_SHOWN])
     more = f" and {len(files) - _SHOWN} more" if len(files) > _SHOWN else ""
     return f"{names}{more} {'was' if len(files) == 1 else 'were'}"
 
@@ -247,7 +261,8 @@ def _absent(files: Sequence[Artefact], store: Store) -> str:
     return f"{'is' if len(files) == 1 else 'are'} not in the store {store.root}"
 
 
-def _describe(artefact: Artefact) -> str:
+def describe_artefact(artefact: Artefact) -> str:
+    """Return a file's hash and its size, as far as it is known."""
     return f"sha256 {artefact.sha256}" + (f", {artefact.size} bytes" if artefact.size else "")
 
 
@@ -264,7 +279,7 @@ def _copy_or_download(
         store.adopt(copy, artefact.sha256)
         part.unlink(missing_ok=True)
         return store.blob(artefact.sha256).stat().st_size
-    description = _describe(artefact)
+    description = describe_artefact(artefact)
     if not artefact.url:
         raise _lost_error([artefact], store)
     url = split_credentials(artefact.url)[0]

@@ -117,8 +117,8 @@ def test_a_lock_needs_the_archive(snapshot: Path, store: Store, tmp_path: Path) 
     assert done.returncode == 5
     assert f"python-{VERSION}-captured.tar.gz" in done.stderr
     assert (
-        "run `reprobuild from-snapshot` with the snapshot and its sources, which makes it again; "
-        "or name the store of then: --store DIR" in done.stderr
+        "run `reprobuild from-snapshot SNAPSHOT --lock LOCK -o OUT`: it takes the file from the snapshot, or packs "
+        "the same Python of this machine" in done.stderr
     )
     done = reprobuild("lock", snapshot, "-o", lock, "--store", store.root)
     assert done.returncode == 0, done.stderr

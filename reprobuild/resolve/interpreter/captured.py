@@ -30,7 +30,7 @@ from reprobuild.infra.untrusted.regular_files import open_within
 from reprobuild.infra.untrusted.relocation import find_build_prefix, relocate_program
 from reprobuild.infra.untrusted.strings import Line
 from reprobuild.lock.model import Resolution
-from reprobuild.lock.python import Interpreter, Wheel
+from reprobuild.lock.python import PACKED_END, Interpreter, Wheel
 from reprobuild.lock.system import STANDALONE, Artefact
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.system.shared_libraries import Ask, required_libraries
@@ -106,9 +106,7 @@ def adopt_interpreter(
     """
     _store_archive(packed, folder, store)
     minor = ".".join(packed.version.split(".")[:2])
-    file = Artefact(
-        filename=f"python-{packed.version}-captured.tar.gz", sha256=packed.sha256, size=packed.size
-    )
+    file = Artefact(filename=f"python-{packed.version}{PACKED_END}", sha256=packed.sha256, size=packed.size)
     interpreter = Interpreter(
         version=packed.version.rstrip("+"), executable=f"{STANDALONE}/bin/python{minor}", kind="captured", file=file,
         evidence=evidence,

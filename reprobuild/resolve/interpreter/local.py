@@ -21,6 +21,7 @@ from reprobuild.infra.proc.errors import ProcessFailedError
 from reprobuild.infra.proc.own_python import SAFE
 from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.strings import AbsolutePath, Line
+from reprobuild.lock.python import OF_MACHINE
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.interpreter.captured import adopt_interpreter, describe_interpreter
 from reprobuild.resolve.interpreter.installations import (
@@ -139,7 +140,7 @@ def _pack_build(base: Path, minor: str, stated: StatedBuild, machine: str, conte
         try:
             output = launch.pack_interpreter(program, scratch, _ENVIRONMENT)
             packed = decode_json(output, PackedInterpreter)
-            evidence = f"on this machine: {describe_interpreter(packed)}"
+            evidence = f"{OF_MACHINE}{describe_interpreter(packed)}"
             taken = adopt_interpreter(packed, scratch, evidence, machine, context.store)
         except (ProcessFailedError, EngineError, SnapshotError, LockError, msgspec.DecodeError) as err:
             raise _PassedError(f"cannot be packed: {escape_text(str(err))}") from None
