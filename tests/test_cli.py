@@ -796,6 +796,7 @@ def test_build_lock_and_from_snapshot(said: Said, results: Path, monkeypatch: py
 
     monkeypatch.setattr("reprobuild.api.commands.lock.resolve_snapshot", lambda *_: lock)
     assert document(said, 0, "lock", SNAPSHOT, *DECIDED, "-o", target) == {
+        "version": 1,
         "lock": f"sha256:{lock.digest}",
         "path": str(target),
         "conflicts": [],
