@@ -115,8 +115,8 @@ def list_attachments(
         Attachment(kind="sbom", content=sbom.cyclonedx(lock)),
         Attachment(kind="provenance", content=provenance_of(lock, image)),
     ]
-    if own := read_own_verdict(lock, image, out, store, say):
-        attachments.append(Attachment(kind="certificate", content=own.content))
+    if own_verdict := read_own_verdict(lock, image, out, store, say):
+        attachments.append(Attachment(kind="certificate", content=own_verdict.content))
     for paper in attachments:
         for line, rule in secrets.find(paper.content):
             raise DistributionError(

@@ -116,11 +116,11 @@ def bundle(
         )
     beside = target.parent / PROGRAM
     _refuse_other_files(target, beside)
-    own = read_own_verdict(lock, image, out, store, say)
-    if own is None:
+    own_verdict = read_own_verdict(lock, image, out, store, say)
+    if own_verdict is None:
         say(f"there is no {VERDICT} of a check here in {out}: the bundle will hold no verdict")
     with private_directory(target.absolute().parent, f".{target.name}.bundling.") as folder:
-        files = list_contents(out, lock, image, store, options.parts, own)
+        files = list_contents(out, lock, image, store, options.parts, own_verdict)
         if "reprobuild" in options.parts:
             say("reprobuild itself: its wheels")
             files += [
@@ -151,7 +151,7 @@ def bundle(
     return BundleResult(
         files=placed, sha256=written.sha256, size=written.size, members=len(files), lock=lock.digest,
         manifest=image.manifest, parts=tuple(sorted(options.parts)), signed=bool(signature),
-        certified=own is not None, program=str(beside),
+        certified=own_verdict is not None, program=str(beside),
     )  # fmt: skip
 
 

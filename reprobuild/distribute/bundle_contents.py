@@ -123,7 +123,12 @@ def _system_files(base: Base) -> list[Artefact]:
 
 
 def list_contents(
-    out: Path, lock: Lock, image: Image, store: Store, parts: frozenset[Part], own: OwnVerdict | None = None
+    out: Path,
+    lock: Lock,
+    image: Image,
+    store: Store,
+    parts: frozenset[Part],
+    own_verdict: OwnVerdict | None = None,
 ) -> list[BundleFile]:
     """Return every file of an output directory's bundle, in order.
 
@@ -131,7 +136,7 @@ def list_contents(
         out: the output directory, whose lock and image were read.
         store: has the inputs.
         parts: the parts beside the image, the recipe, the sources and their facts.
-        own: the verdict file of a check here; None without one.
+        own_verdict: the verdict file of a check here; None without one.
 
     Raises:
         DistributionError: a part is missing or damaged, or a file other than a blob, an input or the lock seems to
@@ -146,7 +151,7 @@ def list_contents(
         image, sif=f"sha256:{sif}" if sif else "", sqsh=""
     )  # only the single files in the bundle
     papers = {
-        "README.md": render_readme(lock, image, parts, certified=own is not None).encode(),
+        "README.md": render_readme(lock, image, parts, certified=own_verdict is not None).encode(),
         PROGRAM: read_unbundle_program(),
         IMAGE: msgspec.json.format(msgspec.json.encode(image)) + b"\n",
         SBOM: cyclonedx(lock),
@@ -155,7 +160,7 @@ def list_contents(
     bundle_files = [
         *(BundleFile(path=name, content=content) for name, content in papers.items()),
         BundleFile(path=LOCK, content=out / LOCK, sha256=image.lock),
-        *(_verdict_files(out, lock, image, own) if own else ()),
+        *(_verdict_files(out, lock, image, own_verdict) if own_verdict else ()),
         *_recipe_files(out, lock),
         *_layout_files(layout, image, lock.platform),
     ]
@@ -230,9 +235,9 @@ def _require_file(path: Path) -> Path:
     return path
 
 
-def _verdict_files(out: Path, lock: Lock, image: Image, own: OwnVerdict) -> Iterator[BundleFile]:
-    yield BundleFile(path=VERDICT, content=own.content)
-    yield BundleFile(path=REPORT, content=render_bundle_page(out, lock, image, own.verdict))
+def _verdict_files(out: Path, lock: Lock, image: Image, own_verdict: OwnVerdict) -> Iterator[BundleFile]:
+    yield BundleFile(path=VERDICT, content=own_verdict.content)
+    yield BundleFile(path=REPORT, content=render_bundle_page(out, lock, image, own_verdict.verdict))
 
 
 def render_bundle_page(out: Path, lock: Lock, image: Image, verdict: Verdict) -> bytes:

@@ -14,7 +14,7 @@ from reprobuild.image.model import Image
 from reprobuild.image.oci.read import layout_digest
 from reprobuild.lock.file import write_lock
 from reprobuild.lock.model import Lock, RealisedOutputs
-from reprobuild.output.directory import VERDICT, read_image, remember_document
+from reprobuild.output.directory import VERDICT, find_former_image, remember_document
 from reprobuild.recipe.image_config import image_config
 from reprobuild.store.store import Store
 from tests.image.layouts import image_of, write_image
@@ -59,8 +59,8 @@ def certificate_of(lock: Lock, image: Image, made: str = "2026-11-22T05:00:00Z")
 
 def remember_verdict(out: Path, store: Store) -> None:
     """Record in a store that a check here made the verdict of an output directory."""
-    _, image = read_image(out)
-    if (out / VERDICT).is_file():
+    image = find_former_image(out)
+    if image and (out / VERDICT).is_file():
         remember_document(VERDICT, image, (out / VERDICT).read_bytes(), store)
 
 
