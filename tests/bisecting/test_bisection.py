@@ -116,7 +116,10 @@ def test_equal_results_accuse_nothing(bench: Bench) -> None:
 
 def test_a_side_that_differs_from_itself_accuses_nothing(bench: Bench) -> None:
     script = "sys.exit(os.urandom(1)[0] % 100 + 1 + 100 * (omp == '4'))"
-    result = bench.bisect(script, afresh=True)
+    for _ in range(4):  # two runs have one code by chance in one of a hundred searches
+        result = bench.bisect(script, afresh=True)
+        if result.reason:
+            break
     assert result.reason.startswith("A differs from itself: exit code ")
     assert not result.guilty
 
