@@ -58,7 +58,7 @@ def test_a_node_answers_as_verify_does_and_leaves_its_certificate(
     assert (done.exception, done.return_value) == (None, code)
     assert f"n1: cpu {cpu}, gpu {gpu}, collectives {collectives}\n" in done.output
     assert not (tmp_path / "elsewhere").exists()
-    left = read_certificate(folder / "n1.json").verdict
+    left = read_certificate(folder / "n1.json", check_headlines=False).verdict
     assert msgspec.json.encode(left) == msgspec.json.encode(verdict)
 
 
