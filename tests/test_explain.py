@@ -718,7 +718,7 @@ def test_the_verb(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert cli.run_line(["diff", str(one), str(other), "--json"]) == 1
     out, err = capfd.readouterr()
     document = json.loads(out)
-    assert set(document) == set(ImageDiff.__struct_fields__)
+    assert set(document) == {"version", *ImageDiff.__struct_fields__}
     assert document["files"][0]["path"] == "opt/a.txt"
     assert document["level"] == "different"
     assert msgspec.convert(document, ImageDiff).files[0] == FileChange(
