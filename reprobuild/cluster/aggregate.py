@@ -32,6 +32,7 @@ from reprobuild.cluster.shared_dir import CERTIFICATE, COLLECTIVES, HINT, node_l
 from reprobuild.cluster.silence import MissingNode, explain_silence, name_nodes
 from reprobuild.cluster.stale import find_stale
 from reprobuild.errors import DriftError, InconclusiveError, UsageError
+from reprobuild.infra.untrusted.strings import Digest, OptionalAbsolutePath, Text
 from reprobuild.verify.certificate.read import Certificate, read_certificate, refuse_other
 from reprobuild.verify.determinism.document import Device
 
@@ -61,8 +62,8 @@ class _Answer(Struct, frozen=True, kw_only=True):
 class OpenQuestion(Struct, frozen=True, kw_only=True):
     """A reason against a pass, and its nodes."""
 
-    why: str
-    nodes: tuple[str, ...]
+    why: Text
+    nodes: tuple[Text, ...]
 
 
 class ClusterResult(Struct, frozen=True, kw_only=True):
@@ -73,17 +74,17 @@ class ClusterResult(Struct, frozen=True, kw_only=True):
     or requested, by kind of device. `made` is the time of the aggregation, in UTC, and `folder` its source.
     """
 
-    tree: str
-    asked: tuple[str, ...]
+    tree: Digest
+    asked: tuple[Text, ...]
     groups: tuple[Group, ...]
     across: tuple[CrossPlatform, ...]
     silent: tuple[MissingNode, ...]
     open: tuple[OpenQuestion, ...]
-    strangers: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    strangers: tuple[Text, ...] = ()
+    notes: tuple[Text, ...] = ()
     collectives: tuple[CollectiveResult, ...] = ()
-    made: str = ""
-    folder: str = ""
+    made: Text = ""
+    folder: OptionalAbsolutePath = ""
 
     @property
     def verdict(self) -> Literal["same", "differ", "inconclusive"]:

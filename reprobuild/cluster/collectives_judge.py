@@ -18,6 +18,7 @@ from msgspec import Struct
 from reprobuild.cluster.answer_table import abbreviate_names, escape_text
 from reprobuild.cluster.rank_log import CONTROL, MOST_NAMES, Node, Rank, explain_unfinished, read_node
 from reprobuild.cluster.shared_dir import NODES, NOT_RUN, read_node_list, read_small
+from reprobuild.infra.untrusted.strings import Text
 from reprobuild.verify.determinism.document import Device
 
 FEWEST = 3  # ranks whose sum can show its order, and nodes for a majority
@@ -34,9 +35,9 @@ class Drift(Struct, frozen=True, kw_only=True):
     The kind is `runs` or `ranks`. `settled` is false if ranks differ without a majority: then all are named.
     """
 
-    collective: str
+    collective: Text
     kind: Literal["runs", "ranks"]
-    nodes: tuple[str, ...]
+    nodes: tuple[Text, ...]
     ranks: tuple[int, ...]
     settled: bool = True
 
@@ -50,15 +51,15 @@ class CollectiveResult(Struct, frozen=True, kw_only=True):
     """
 
     device: Device
-    backend: str
+    backend: Text
     verdict: Literal["identical", "drift", "unfinished", "inconclusive", "not-run"]
-    nodes: tuple[str, ...]
+    nodes: tuple[Text, ...]
     ranks: int
-    identical: tuple[str, ...] = ()
+    identical: tuple[Text, ...] = ()
     drifts: tuple[Drift, ...] = ()
-    absent: tuple[str, ...] = ()
-    open: tuple[str, ...] = ()
-    control: str = ""
+    absent: tuple[Text, ...] = ()
+    open: tuple[Text, ...] = ()
+    control: Text = ""
 
 
 def inconclusive_result(device: Device, why: str) -> CollectiveResult:

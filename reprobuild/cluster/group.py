@@ -14,6 +14,7 @@ from typing import Literal
 from msgspec import Struct
 
 from reprobuild.cluster.answer_table import NONE, WIDTH, AnswerTable, NodeAnswers
+from reprobuild.infra.untrusted.strings import Text
 from reprobuild.verify.determinism.document import Device
 
 MOST_SIDES = 50  # of an answer without a majority that are reported
@@ -28,11 +29,11 @@ class Outlier(Struct, frozen=True, kw_only=True):
     the beginnings of the digests, empty if there are none.
     """
 
-    node: str
-    answer: str
+    node: Text
+    answer: Text
     kind: Literal["other", "drift", "missing"]
-    value: str = ""
-    majority: str = ""
+    value: Text = ""
+    majority: Text = ""
 
 
 class Split(Struct, frozen=True, kw_only=True):
@@ -41,8 +42,8 @@ class Split(Struct, frozen=True, kw_only=True):
     The keys are beginnings of digests. `untold` is the number of nodes with other digests beyond those.
     """
 
-    answer: str
-    sides: dict[str, tuple[str, ...]]
+    answer: Text
+    sides: dict[Text, tuple[Text, ...]]
     untold: int = 0
 
 
@@ -56,14 +57,14 @@ class Group(Struct, frozen=True, kw_only=True):
     """
 
     device: Device
-    platform: dict[str, str]
-    nodes: tuple[str, ...]
+    platform: dict[Text, Text]
+    nodes: tuple[Text, ...]
     compared: int
-    majority: dict[str, str]
+    majority: dict[Text, Text]
     odd: tuple[Outlier, ...] = ()
     parted: tuple[Split, ...] = ()
-    loose: dict[str, tuple[str, ...]] = {}
-    lacked: dict[str, tuple[str, ...]] = {}
+    loose: dict[Text, tuple[Text, ...]] = {}
+    lacked: dict[Text, tuple[Text, ...]] = {}
 
 
 class CrossPlatform(Struct, frozen=True, kw_only=True):
@@ -74,8 +75,8 @@ class CrossPlatform(Struct, frozen=True, kw_only=True):
     """
 
     device: Device
-    facts: tuple[str, ...]
-    answers: tuple[str, ...]
+    facts: tuple[Text, ...]
+    answers: tuple[Text, ...]
     compared: int
 
 

@@ -24,6 +24,7 @@ from reprobuild.cluster.shared_dir import (
     read_small,
 )
 from reprobuild.errors import UsageError
+from reprobuild.infra.untrusted.strings import Text
 
 
 class MissingNode(Struct, frozen=True, kw_only=True):
@@ -35,9 +36,9 @@ class MissingNode(Struct, frozen=True, kw_only=True):
     drift, and has no comparable answers; `old`: its verdict is of an earlier check in the same directory.
     """
 
-    node: str
+    node: Text
     kind: Literal["absent", "hangs", "died", "lost", "refused", "unreadable", "drifts", "old"]
-    why: str
+    why: Text
 
 
 def list_suffixes(folder: Path) -> dict[str, set[str]]:
