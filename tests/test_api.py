@@ -139,7 +139,7 @@ def test_completion_knows_the_names_before_their_import() -> None:
 
 def test_a_wrong_argument_name_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="acept"):
-        api.Decisions(acept=("withdrawn",))  # type: ignore[call-arg]
+        api.Decisions(acept=("withdrawn",))  # type: ignore[call-arg]  # the wrong name is the case
 
 
 def test_the_page_and_the_functions_are_the_same() -> None:

@@ -53,7 +53,7 @@ class _Again:
 
 
 class _Info(tarfile.TarInfo):
-    """A header of a member that is never misread silently."""
+    """The header of a member. A damaged header raises an error, and does not end the tar."""
 
     ends_in_slash = False
 
@@ -70,7 +70,7 @@ class _Info(tarfile.TarInfo):
         # The method that reading calls instead in newer versions: seen in Debian's 3.11.2-6+deb12u9, not in
         # its deb12u6.
         with _raise_header_errors(buf):
-            info: _Info = super()._frombuf(buf, encoding, errors, **more)  # type: ignore[misc]  # as above
+            info: _Info = super()._frombuf(buf, encoding, errors, **more)  # type: ignore[misc]  # newer versions have it, the stubs do not
             return info
 
     def _proc_member(self, tar: CarefulTar) -> tarfile.TarInfo:
@@ -105,7 +105,7 @@ class _Info(tarfile.TarInfo):
 
 
 class CarefulTar(tarfile.TarFile):
-    """A tar whose headers are never misread silently."""
+    """A tar with checked headers."""
 
     tarinfo = _Info
     is_described = False  # the last header describes the next member
@@ -139,7 +139,7 @@ def open_stream(stream: IO[bytes], mode: str = "r|") -> tarfile.TarFile:
     if packer in ("bz2", "xz"):
         stream, packer = cast("IO[bytes]", UnpackedStream(stream, packer)), ""
     mode = f"r|{packer}"
-    tar: tarfile.TarFile = CarefulTar.open(  # type: ignore[call-overload]  # the mode is a variable
+    tar: tarfile.TarFile = CarefulTar.open(  # type: ignore[call-overload]  # the stubs list literal modes
         fileobj=stream, mode=mode, encoding="utf-8", errors="surrogateescape"
     )
     return tar
