@@ -35,6 +35,8 @@ _MOST_ARCHIVES = 100  # releases whose requirements are read here
 _MOST_MEMORY, _MOST_SECONDS = 2 << 30, 600
 _UNBUILT = re.compile(r"Failed to build `(?P<name>[A-Za-z0-9._-]+)==(?P<version>[A-Za-z0-9.!+_-]+)`")
 _UNKNOWN = re.compile(r"Because (?P<name>[A-Za-z0-9._-]+) was not found in the package registry")
+_EMPTY = re.compile(r"Because there are no versions of (?P<name>[A-Za-z0-9._-]+) and")
+_UV_HINT = re.compile(r"^hint:.*", re.MULTILINE)  # names options of uv, which are not ours
 # Variables of uv's environment; a netrc file is not among them, because an index chooses the hosts of its files.
 _KEPT = (
     "PATH", "LANG", "LC_ALL", "SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY",
@@ -122,9 +124,8 @@ def solve_versions(
             else:
                 break
         else:
-            raise _solution_error(
-                moment, f"more than {_MOST_ARCHIVES} releases have only a source archive", dated
-            )
+            text = f"more than {_MOST_ARCHIVES} releases have only a source archive"
+            raise _solution_error(moment, text, files, dated)
     _raise_index_error(dated)
     pins = (_PIN.fullmatch(row.strip()) for row in output.decode(errors="replace").splitlines())
     return {str(canonicalize_name(pin["name"])): pin["version"] for pin in pins if pin}
@@ -149,7 +150,7 @@ def _read_archive_facts(
         else None
     )
     if match is None or requires is None:
-        raise _solution_error(moment, str(err), dated) from None
+        raise _solution_error(moment, str(err), files, dated) from None
     return {"name": match["name"], "version": match["version"], "requires-dist": list(requires)}
 
 
@@ -177,17 +178,26 @@ def _name_day(moment: str) -> str:
     return f"as of {describe_moment(moment) if moment else 'today'}"
 
 
-def _solution_error(moment: str, text: str, dated: DatedIndexes) -> LockError:
-    unknown = _UNKNOWN.search(text)
-    rows = map(display_text, redact(dated.restore(text)).splitlines())
+def _solution_error(moment: str, text: str, files: FileLists, dated: DatedIndexes) -> LockError:
+    absent = _UNKNOWN.search(text) or _EMPTY.search(text)
+    name = absent["name"] if absent else ""
+    rows = map(display_text, redact(dated.restore(_UV_HINT.sub("", text))).splitlines())
     undated = dated.undated()
     day = _name_day(moment)
     return LockError(
         (f"no versions {day} fit together" if _UNSOLVABLE in text else f"uv could not choose versions {day}")
         + "".join(f"\n  {row.strip()}" for row in rows if row.strip())
         + (f"\n  releases without evidence of their age: {', '.join(undated)}" if undated else ""),
-        hint=_advise(unknown["name"] if unknown else "", undated),
+        hint=(_advise_later(name, files) if name and moment and not undated else "")
+        or _advise(name, undated),
     )
+
+
+def _advise_later(name: str, files: FileLists) -> str:
+    """Return the hint for a project whose files are all newer than the moment; empty if no index has the project."""
+    if first := files.first_upload(name):
+        return f"no release of {name} is that old: its first file is of {first[:10]}; choose that date or a later one"
+    return f"no release of {name} is that old: choose a later date" if files.releases(name) else ""
 
 
 def _advise(unknown: str, undated: Sequence[str]) -> str:

@@ -192,6 +192,31 @@ def test_the_hint_of_an_unknown_name_is_followed(index: UntimedIndex, tmp_path: 
         assert versions(solve("mine\n", around(tmp_path, index.root), mine=own.root)) == {"mine": "1.0"}
 
 
+@pytest.mark.parametrize(
+    ("uploaded", "hint", "later"),
+    [
+        (
+            "2024-03-02T01:00:00Z",
+            "no release of mine is that old: its first file is of 2024-03-02; choose that date or a later one",
+            "2024-03-02",
+        ),
+        ("", "no release of mine is that old: choose a later date", "2024-06-01"),
+    ],
+)
+def test_the_hint_of_a_date_before_the_first_release_is_followed(
+    uploaded: str, hint: str, later: str, tmp_path: Path
+) -> None:
+    with UntimedIndex() as own:
+        own.add(make_wheel("mine", "1.0", "2024-01-01"))
+        if uploaded:
+            own.uploads = {"mine-1.0-py3-none-any.whl": uploaded}
+        with pytest.raises(LockError) as early:
+            solve("mine\n", around(tmp_path, own.root))
+        assert early.value.hint == hint
+        assert "exclude-newer" not in str(early.value)
+        assert versions(solve("mine\n", around(tmp_path, own.root), date=later)) == {"mine": "1.0"}
+
+
 def test_without_an_index_uv_asks_no_other(tmp_path: Path) -> None:
     with pytest.raises(LockError, match="iniconfig was not found in the provided package locations"):
         solve("iniconfig\n", around(tmp_path))

@@ -106,17 +106,11 @@ class FileLists:
         return bool(self._decided)
 
     def is_common(self, err: NoListError) -> bool:
-        """Return whether a failing index is the machine's own.
-
-        Every line is looked up in these.
-        """
+        """Return whether a failing index is the machine's own, in which every line is looked up."""
         return any(index.url == err.place for index in self._places)
 
     def lost(self, name: str) -> list[NoListError]:
-        """Return an error for each own index without a list.
-
-        The list is that of a project.
-        """
+        """Return an error for each own index that gives no list of a project's files."""
         errors = []
         for index in self._places:
             try:
@@ -135,10 +129,7 @@ class FileLists:
         return [self._offer(index, project, version, rank) for rank, index in enumerate(self._asked(project))]
 
     def service_offers(self, name: str, version: str) -> list[IndexOffer]:
-        """Return the offers of the services that a rule names.
-
-        It is empty if an override sets the index.
-        """
+        """Return the offers of the services that a rule names; empty if an override sets the index."""
         project = canonicalize_name(name)
         led = self._led(project, version)
         return [self._offer(place, project, version, len(self._places)) for place in led]
@@ -181,6 +172,15 @@ class FileLists:
     ) -> list[ListedFile]:
         """Return the files of a project on one index, as it lists them."""
         return self._pages.files(index, canonicalize_name(name), selection)[0]
+
+    def first_upload(self, name: str) -> str:
+        """Return the time of a project's first upload, of RFC 3339; empty if no index states times.
+
+        Raises:
+            NoListError: an index cannot be reached, or is not valid.
+        """
+        pages = (self.list_page(index, name) for index in self._asked(canonicalize_name(name)))
+        return min((file.uploaded for page in pages for file in page if file.uploaded), default="")
 
     def named(self, name: str, filename: str) -> list[IndexDistribution]:
         """Return the files of a project with exactly this name."""
