@@ -95,7 +95,7 @@ def bundle(
 
     Args:
         out: the output directory.
-        target: the file; an existing one is replaced.
+        target: the file; a former bundle is replaced.
         store: has the inputs.
         options: its parts, the key that signs it, and the size of one file of it.
         env: the user's environment, for `ssh-keygen`.
@@ -104,7 +104,7 @@ def bundle(
 
     Raises:
         UsageError: `out` holds no image.
-        DistributionError: a part is missing or damaged, or the bundle cannot be signed.
+        DistributionError: a part is missing or damaged, the bundle cannot be signed, or `target` is another file.
         FetchError: an input is not in the store.
         OSError: there is no room; no file is left behind.
     """
@@ -173,6 +173,12 @@ def _refuse_other_files(target: Path, beside: Path) -> None:
             f"{target} has the name of a part of a bundle",
             hint="name it with -o so that it ends in no number",
         )
+    if (
+        target.exists()
+        and not is_bundle_start(str(target))
+        and (not target.is_file() or target.stat().st_size)
+    ):
+        raise DistributionError(f"{target} is there, and is no bundle", hint=_ELSEWHERE)
     numbered = _list_parts(target)
     if numbered and not is_bundle_start(str(target.with_name(f"{target.name}.001"))):
         raise DistributionError(

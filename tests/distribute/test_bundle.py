@@ -602,6 +602,13 @@ def test_other_refusals_of_bundle(results: Results, tmp_path: Path) -> None:
     with pytest.raises(DistributionError, match="is a directory") as caught:
         results.bundle(tmp_path / "taken")
     assert caught.value.hint == "name a file with -o"
+    thesis = tmp_path / "thesis.tar"
+    thesis.write_text("precious")
+    with pytest.raises(DistributionError, match=r"thesis\.tar is there, and is no bundle") as caught:
+        results.bundle(thesis)
+    assert caught.value.hint == "write the bundle into another directory, or name it otherwise with -o"
+    assert thesis.read_text() == "precious"
+    thesis.unlink()
     (tmp_path / "unbundle.py").write_text("print('mine')")
     with pytest.raises(DistributionError, match="is another program") as caught:
         results.bundle(tmp_path / "b.tar")
