@@ -22,7 +22,15 @@ from reprobuild.verify.certificate.read import (
 )
 from reprobuild.verify.determinism.document import read_document
 from reprobuild.verify.determinism.judge import judge_smoke
-from reprobuild.verify.verdict import Against, Smoke, Verdict, WorkComparison
+from reprobuild.verify.verdict import (
+    Against,
+    Code,
+    RoundTrip,
+    RoundTripDifference,
+    Smoke,
+    Verdict,
+    WorkComparison,
+)
 from tests.verify.samples import (
     EXPECTED,
     FINGERPRINT,
@@ -524,6 +532,28 @@ def test_headlines_better_than_the_answers_are_damage(smoke: Any, why: str, tmp_
     assert why in str(caught.value)
     assert caught.value.hint == "make one with `reprobuild verify OUT`; it is OUT/verdict.json"
     assert read_certificate(path, check_headlines=False).verdict.smoke == smoke
+
+
+@pytest.mark.parametrize(
+    ("stated", "code", "given"),
+    [
+        ("exact", "unexplained", "residue"),
+        ("explained", "unexplained", "residue"),
+        ("not-run", "unexplained", "residue"),
+        ("exact", "host-only", "explained"),
+    ],
+)
+def test_a_round_trip_better_than_its_differences_is_damage(
+    stated: RoundTrip, code: Code, given: RoundTrip, tmp_path: Path
+) -> None:
+    difference = RoundTripDifference(list="env.txt", captured="A=1", image="", reason="", code=code)
+    verdict = msgspec.structs.replace(make_verdict(), round_trip=stated, differences=(difference,))
+    path = written(tmp_path / "verdict.json", verdict)
+    why = f"it states that the round trip is {stated}, and its differences give {given}"
+    with pytest.raises(UsageError, match=why):
+        read_certificate(path)
+    honest = msgspec.structs.replace(verdict, round_trip=given)
+    assert read_certificate(written(tmp_path / "verdict.json", honest)).verdict == honest
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from msgspec import Struct
 from reprobuild.errors import UsageError
 from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.regular_files import read_plain
-from reprobuild.verify.determinism.contradiction import find_contradiction
+from reprobuild.verify.contradiction import find_contradiction
 from reprobuild.verify.determinism.document import find_excess
 from reprobuild.verify.verdict import VERSION, Verdict
 from reprobuild.verify.workload.conditions import WorkRecord

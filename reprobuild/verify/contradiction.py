@@ -7,11 +7,19 @@ from collections.abc import Sequence
 import msgspec
 
 from reprobuild.verify.determinism.summary import judge_determinism
+from reprobuild.verify.roundtrip.compare import judge_round_trip
 from reprobuild.verify.verdict import ControlVerdict, ProbeVerdict, Smoke, V, Verdict
+
+_SEVERITY = {
+    "exact": 0,
+    "explained": 1,
+    "not-run": 1,
+    "residue": 2,
+}  # of a round trip; one not run states nothing
 
 
 def find_contradiction(verdict: Verdict) -> str:
-    """Return the headline of a verdict that is better than its probes and workload; empty if none is.
+    """Return the headline of a verdict that is better than its probes, workload and lists; empty if none is.
 
     Only a better headline is a contradiction: earlier versions had other words for a scope without an answer.
     """
@@ -23,6 +31,9 @@ def find_contradiction(verdict: Verdict) -> str:
         stated, judged_again = getattr(verdict.determinism, scope), getattr(again, scope)
         if stated != judged_again and (stated == "identical" or judged_again == "drift"):
             return f"it states {scope} {stated}, and its answers give {judged_again}"
+    lists = judge_round_trip(verdict.differences)
+    if _SEVERITY[verdict.round_trip] < _SEVERITY[lists]:
+        return f"it states that the round trip is {verdict.round_trip}, and its differences give {lists}"
     return ""
 
 
