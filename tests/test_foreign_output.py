@@ -96,6 +96,16 @@ def test_the_name_that_the_user_gave_stays(out: Path, made: Made) -> None:
     assert name_of(out, made.store.root) == FOREIGN  # the user gave it here before
 
 
+def test_a_replaced_image_of_another_lock_is_named(out: Path, made: Made, tmp_path: Path) -> None:
+    _, former = read_image(out)
+    line = f"this image replaces the image of lock sha256:{former.lock} in {out}"
+    assert line not in build(out, made.store).stderr
+    built(sealed(made, "beta"), tmp_path / "beta.lock", made.store, tmp_path / "other")
+    done = reprobuild("build", tmp_path / "beta.lock", "-o", out, "--store", made.store.root, "--offline")
+    assert done.returncode == 0, done.stderr
+    assert line in done.stderr
+
+
 # --- papers ------------------------------------------------------------------------------------
 
 

@@ -252,10 +252,19 @@ def test_why_there_are_no_results(tmp_path: Path) -> None:
     hint = refused(out / directory.LOCK, "reprobuild.lock is a file, and no output directory")
     assert hint == f"name the directory that it is in: {out}"
     (out / directory.IMAGE).unlink()
+    hint = refused(out, f"{out} has a lock and no image")
+    assert hint == f"build it: `reprobuild build {out / directory.LOCK} -o {out}`"
+    (out / "image").mkdir()
+    (out / directory.IMAGE).write_bytes(b"{}")
     assert (
-        refused(out, f"{out} holds no image")
-        == f"build it: `reprobuild build {out / directory.LOCK} -o {out}`"
+        refused(out / "image", "image is a part of an output directory")
+        == f"name the output directory: {out}"
     )
+    taken = tmp_path / "snapshot"
+    taken.mkdir()
+    (taken / "capture.json").write_bytes(b"{}")
+    hint = refused(taken, f"{taken} is a snapshot, and no output directory")
+    assert hint == f"build its image: `reprobuild from-snapshot {taken} -o OUT`, and name OUT"
 
 
 def test_a_store_that_has_everything_is_not_written_to(tmp_path: Path) -> None:

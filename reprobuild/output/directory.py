@@ -79,9 +79,22 @@ def _record_error(out: Path, err: OSError) -> UsageError:
             hint=f"name the directory that it is in: {out.parent}"
             if beside else "name the directory that -o named; `reprobuild unbundle FILE` makes one of a bundle",
         )  # fmt: skip
-    begun = (out / LOCK).is_file()
-    hint = f"build it: `reprobuild build {quote_path(out / LOCK)} -o {quote_path(out)}`" if begun else _BUILD
-    return UsageError(f"{out} holds no image", hint=hint)
+    if (out / LOCK).is_file():
+        return UsageError(
+            f"{out} has a lock and no image",
+            hint=f"build it: `reprobuild build {quote_path(out / LOCK)} -o {quote_path(out)}`",
+        )
+    if _is_output(out.parent):
+        return UsageError(
+            f"{out} is a part of an output directory",
+            hint=f"name the output directory: {quote_path(out.parent)}",
+        )
+    if (out / "capture.json").is_file():
+        return UsageError(
+            f"{out} is a snapshot, and no output directory",
+            hint=f"build its image: `reprobuild from-snapshot {quote_path(out)} -o OUT`, and name OUT",
+        )
+    return UsageError(f"{out} holds no image", hint=_BUILD)
 
 
 def _is_output(path: Path) -> bool:

@@ -51,6 +51,8 @@ def build(sealed: SealedLock, recipe: Recipe, out: Path, context: RunContext, op
             write_file(out / name, text.encode())
     context.say("image: layers and OCI layout")
     former = find_former_image(out)
+    if former and former.lock != sealed.digest:
+        context.say(f"this image replaces the image of lock sha256:{former.lock} in {out}")
     image = _write_layout(sealed, recipe, out, context, options)
     remember_tree(image, context.store)
     image = _write_record(keep_matching_singles(image, former, out, context.store, context.say), out)
