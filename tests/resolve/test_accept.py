@@ -18,6 +18,7 @@ from reprobuild.ecosystems.pypi.indexes import PackageIndexes
 from reprobuild.ecosystems.pypi.simple_api import NoListError
 from reprobuild.errors import FetchError, LockError
 from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.retry import RetryPolicy
 from reprobuild.lock.model import Outcome, Resolution
 from reprobuild.lock.system import Artefact, Base, Deb
 from reprobuild.resolve import resolver
@@ -278,7 +279,7 @@ def test_a_made_system_and_a_source_become_a_lock(
 def test_all_that_cannot_be_had_is_one_error(around: ResolveContext, monkeypatch: pytest.MonkeyPatch) -> None:
     """An index, a repository, an address and an open version: one run names each, and one decides each."""
     closed = "http://127.0.0.1:1"
-    around = msgspec.structs.replace(around, net=Net())
+    around = msgspec.structs.replace(around, net=Net(manners=RetryPolicy(pause=0.01)))
     lines = [
         "torch==2.4.1+cu121", "torchvision==0.19.1+cu121", "numpy", f"tool @ {closed}/tool-1.0-py3-none-any.whl",
         f"-e git+{closed}/a.git@{'a' * 40}#egg=a", f"-e git+{closed}/b.git@{'b' * 40}#egg=b",
@@ -323,8 +324,9 @@ def test_an_index_of_the_machine_is_said_with_all_else(
     """The machine's index, a service, a repository and an open version: one run names each."""
     closed = "http://127.0.0.1:1"
     around = msgspec.structs.replace(
-        around, net=Net(), indexes=PackageIndexes(find_links=(), simple=(f"{closed}/simple",), credentials={})
-    )
+        around, net=Net(manners=RetryPolicy(pause=0.01)),
+        indexes=PackageIndexes(find_links=(), simple=(f"{closed}/simple",), credentials={}),
+    )  # fmt: skip
     lines = ["six==1.16.0", "torch==2.4.1+cu121", "numpy", f"-e git+{closed}/a.git@{'a' * 40}#egg=a"]
     snapshot = Snapshot(
         digest="5" * 64, packages=(package("python3.11", "3.11.2-6"), package("libc6", "2.36-9", line=3)),
