@@ -55,13 +55,25 @@ def test_a_large_table_is_not_parsed(tmp_path: Path) -> None:
     assert read_measured_file(tmp_path, "t", HASH).values == {"t": HASH}
 
 
-def test_measurements_of_all_files_have_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measurements, "MOST_CHARACTERS", 20)
+def test_a_table_of_many_numbers_counts_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "t").write_text('{"c": {"mm": {"1x2": {"a": 1, "b": 2}}}}')
+    assert len(read_measured_file(tmp_path, "t", HASH).values) == 2
+    monkeypatch.setattr(measurements, "_MOST_ROWS", 1)
+    assert read_measured_file(tmp_path, "t", HASH).values == {"t": HASH}
+
+
+@pytest.mark.parametrize(
+    ("bound", "most", "text"), [("MOST_CHARACTERS", 20, "0 MiB of text"), ("MOST_LINES", 1, "1 lines")]
+)
+def test_measurements_of_all_files_have_a_bound(
+    bound: str, most: int, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measurements, bound, most)
     for name in "ab":
         (tmp_path / name).write_text('{"c": {"mm": {"1x2": {"gemm": 1}}}}')
     assert len(read_measured_files(tmp_path, {"a": HASH})) == 1
     with pytest.raises(
-        UsageError, match="the measurements in the caches of this run have more than"
+        UsageError, match=f"the measurements in the caches of this run have more than {text}"
     ) as caught:
         read_measured_files(tmp_path, {"a": HASH, "b": HASH})
     hint = "run without --save-choices: the cache of such a run is not one of choices alone"

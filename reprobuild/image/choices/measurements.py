@@ -15,9 +15,10 @@ from reprobuild.infra.display import display_text
 from reprobuild.infra.untrusted.regular_files import open_within
 
 MOST_CHARACTERS = 64 << 20  # of all lines
+MOST_LINES = 400_000  # of all files: two states of a cache are in memory, and a line takes some 250 bytes
 _MOST_OF_A_FILE = 8 << 20
 _LARGEST = 8 << 20  # bytes of a table; those of real runs have some 100,000
-_MOST_ROWS = 200_000  # of a table in CSV
+_MOST_ROWS = 200_000  # of a file
 _LONGEST = 160
 _LONGEST_VALUE = 64  # characters; a longer one is kept by its hash
 _DEEPEST = 8
@@ -43,16 +44,18 @@ def read_measured_files(folder: Path, hashes: Mapping[str, str]) -> dict[str, Me
         hashes: the sha256 of each file, by its path.
 
     Raises:
-        UsageError: the lines have too much text.
+        UsageError: there are too many lines, or they have too much text.
     """
     files: dict[str, MeasuredFile] = {}
-    characters = 0
+    characters = lines = 0
     for path, sha256 in hashes.items():
         files[path] = read_measured_file(folder, path, sha256)
         characters += sum(len(name) + len(value) for name, value in files[path].values.items())
-        if characters > MOST_CHARACTERS:
+        lines += len(files[path].values)
+        if characters > MOST_CHARACTERS or lines > MOST_LINES:
+            bound = f"{MOST_LINES} lines" if lines > MOST_LINES else f"{MOST_CHARACTERS >> 20} MiB of text"
             raise UsageError(
-                f"the measurements in the caches of this run have more than {MOST_CHARACTERS >> 20} MiB of text",
+                f"the measurements in the caches of this run have more than {bound}",
                 hint="run without --save-choices: the cache of such a run is not one of choices alone",
             )
     return files
@@ -62,7 +65,7 @@ def read_measured_file(folder: Path, path: str, sha256: str) -> MeasuredFile:
     """Return the measurements in a file that a container wrote.
 
     A table in JSON has one for each number, CSV has one for each row. Any other file counts as one, whose value is its
-    sha256, and so does a table with too much text.
+    sha256, and so does a table with too many rows or too much text.
     """
     whole = MeasuredFile(values={path: sha256}, form=sha256)
     stream, size = open_within(folder, path)
@@ -77,10 +80,10 @@ def read_measured_file(folder: Path, path: str, sha256: str) -> MeasuredFile:
         return whole
     values: dict[str, list[str]] = {}
     characters = 0
-    for name, value in names:
+    for number, (name, value) in enumerate(names):
         line = f"{path}: {name}"
         characters += len(line) + len(value)
-        if characters > _MOST_OF_A_FILE:
+        if characters > _MOST_OF_A_FILE or number == _MOST_ROWS:
             return whole
         short = value if len(value) <= _LONGEST_VALUE else _hash(value.encode("utf-8", "surrogatepass"))
         values.setdefault(line, []).append(short)
