@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from reprobuild.compare.environments import conda
+from reprobuild.compare.environments.addresses import hash_cut_address
 from reprobuild.compare.environments.model import (
     Environment,
     EnvironmentBuilder,
@@ -146,8 +147,7 @@ def from_image(opened: OciImage, scratch: Path) -> Environment:
     if opened.config_digest or opened.config:  # else it states none
         special = {k: v for k, v in read.object(_ENVIRON).items() if isinstance(v, str)}
         gathered.variables({**variables, **special}.items())
-    if read.prefix is not None:
-        _add_python(gathered, read, variables)
+    cut = _add_python(gathered, read, variables) if read.prefix is not None else {}
     for path in read.unread:
         gathered.doubt(_KINDS.get(path, "python"), TOO_LARGE, f"/{path}", "hidden")
     if (content := read(_STATUS)) is not None:
@@ -162,7 +162,7 @@ def from_image(opened: OciImage, scratch: Path) -> Environment:
     unlisted: dict[Kind, frozenset[str]] = {"source": frozenset(gathered.known.get("python", ()))}
     return Environment(
         name=opened.name, form=f"image, {opened.form}", known=gathered.known, unlisted=unlisted,
-        doubled=gathered.doubled, repeats=frozenset(gathered.repeats), doubts=gathered.doubts,
+        doubled=gathered.doubled, repeats=frozenset(gathered.repeats), doubts=gathered.doubts, cut=cut,
     )  # fmt: skip
 
 
@@ -193,9 +193,12 @@ def _site_directories(tree: Mapping[str, TarEntry], prefix: str) -> list[str]:
     return sorted(sites, key=lambda site: ("/local/" not in site, site))[:MOST_SITES]
 
 
-def _add_python(gathered: EnvironmentBuilder, read: _Read, variables: Mapping[str, str]) -> None:
-    """Add interpreter and distributions."""
+def _add_python(
+    gathered: EnvironmentBuilder, read: _Read, variables: Mapping[str, str]
+) -> dict[tuple[Kind, str], str]:
+    """Add interpreter and distributions, and return the digests of the addresses that were cut."""
     gathered.begin("python")
+    cut: dict[tuple[Kind, str], str] = {}
     for info in _list_metadata(read):
         folder, _, name = info.rpartition("/")
         match = _INFO.fullmatch(name)
@@ -205,6 +208,10 @@ def _add_python(gathered: EnvironmentBuilder, read: _Read, variables: Mapping[st
         named = normalise_name(metadata.get("name") or match["project"])
         record = read.object(f"{info}/direct_url.json")
         origin, sha256 = archive_origin(record)
+        if origin and named not in gathered.known["python"]:
+            digest = hash_cut_address(record["url"])
+            if digest is not None:
+                cut["python", named] = digest
         version = metadata.get("version") or match["version"]
         gathered.add("python", named, {"version": version, "origin": origin, "sha256": sha256})
         vcs = record.get("vcs_info")
@@ -219,6 +226,7 @@ def _add_python(gathered: EnvironmentBuilder, read: _Read, variables: Mapping[st
     if version:
         full = version if _FULL.fullmatch(version) else None
         gathered.add("interpreter", "python", {"version": full, "series": python_series(version)})
+    return cut
 
 
 def _list_metadata(read: _Read) -> Iterator[str]:

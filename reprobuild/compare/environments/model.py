@@ -139,7 +139,8 @@ class Environment(Struct, frozen=True, kw_only=True):
     `doubled` counts repeated names; the first one counts, as for Python, and `repeats` has the others.
     `partial` are kinds that a side states only in part. `doubts` and `unread` cannot be compared. `lock` is
     the lock of a side that is one: two locks are compared field by field, too. `evidence` has a row for each
-    captured repository, for those inside it, and for a packed interpreter.
+    captured repository, for those inside it, and for a packed interpreter. `cut` has the digests of
+    addresses that are stated in part: see `hash_cut_address`.
     """
 
     name: str
@@ -155,6 +156,7 @@ class Environment(Struct, frozen=True, kw_only=True):
     unread: tuple[UnreadLine, ...] = ()
     lock: Lock | None = None
     evidence: dict[tuple[Kind, str], tuple[RepositoryEvidence, ...]] = {}
+    cut: dict[tuple[Kind, str], str] = {}
 
 
 def find_kinds(first: Environment, second: Environment) -> list[Kind]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from reprobuild.compare.environments.addresses import find_cut_addresses
 from reprobuild.compare.environments.comparison import (
     ComparedSide,
     EnvironmentComparison,
@@ -34,6 +35,9 @@ def compare_sides(first: Environment, second: Environment) -> EnvironmentCompari
             *_list_duplicates(side, without, called), *_doubts(side, without, called),
             *_list_unread_lines(side, without, called)
         ]  # fmt: skip
+    unsaid += find_cut_addresses(
+        first, second, {(difference.kind, difference.name) for difference in differences}
+    )
     differences += map(_unproven_difference, find_unproven(first, second))
     differences += _compare_fields(first, second, differences)
     differences.sort(key=sort_key)

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from reprobuild.compare.environments import conda
+from reprobuild.compare.environments.addresses import hash_cut_lines, name_cut_lines
 from reprobuild.compare.environments.channel import channels
 from reprobuild.compare.environments.evidence import hash_bundles, hash_diffs, hash_interpreter, name_diffs
 from reprobuild.compare.environments.freeze import add_distributions, drop_foreign_lines
@@ -27,7 +28,7 @@ from reprobuild.compare.environments.model import (
 from reprobuild.compare.environments.repositories import add_sources
 from reprobuild.compare.environments.unread import list_unread
 from reprobuild.snapshot.capture_document import CapturedGpu, CaptureDocument, Cpu, MachineFacts
-from reprobuild.snapshot.model import MachineReport, Snapshot
+from reprobuild.snapshot.model import MachineReport, Snapshot, SourceLocation
 from reprobuild.snapshot.parsers.capture_json import load_capture
 from reprobuild.snapshot.parsers.conda_list import PYPI, VARIABLES
 from reprobuild.snapshot.read import read_snapshot
@@ -79,13 +80,15 @@ def from_snapshot(
     diffs = hash_diffs(folder, name_diffs(snapshot.captured)) if diffs is None else diffs
     partly_read = {remark.place.file for remark in snapshot.remarks if remark.reason == VARIABLES}
     files = hash_diffs(folder, sorted(partly_read))
-    return build_environment(snapshot, captured, name, form, bundles, archive, diffs, files)
+    cut = hash_cut_lines(snapshot, folder)
+    return build_environment(snapshot, captured, name, form, bundles, archive, diffs, files, cut)
 
 
 def build_environment(
     snapshot: Snapshot, captured: CaptureDocument | None, name: str, form: str = "snapshot",
     bundles: Mapping[str, str] = MappingProxyType({}), archive: str | None = None,
     diffs: Mapping[str, str] = MappingProxyType({}), files: Mapping[str, str] = MappingProxyType({}),
+    cut: Mapping[SourceLocation, str] = MappingProxyType({}),
 ) -> Environment:  # fmt: skip
     """Return the facts of a snapshot and its `capture.json`.
 
@@ -98,6 +101,7 @@ def build_environment(
         archive: the result of `hash_interpreter`.
         diffs: the result of `hash_diffs`.
         files: the sha256 of each file with variables, which are not in the snapshot.
+        cut: the result of `hash_cut_lines`.
     """
     gathered = EnvironmentBuilder()
     snapshot = drop_foreign_lines(gathered, snapshot, captured)
@@ -120,7 +124,7 @@ def build_environment(
         repeats=frozenset(gathered.repeats),
         partial=frozenset() if captured and captured.machine else frozenset({"machine"}),
         doubts=gathered.doubts, unread=tuple(list_unread(snapshot, files)),
-        evidence=gathered.evidence,
+        evidence=gathered.evidence, cut=name_cut_lines(snapshot.requirements, cut),
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from reprobuild.snapshot import text
 from reprobuild.snapshot.model import ParseNote, Requirement, SourceLocation
 from reprobuild.snapshot.parsers import pip_freeze_forms as forms
 from reprobuild.snapshot.parsers import pip_freeze_warnings
-from reprobuild.snapshot.parsers.pip_freeze_hashes import Hashes, split_hashes
+from reprobuild.snapshot.parsers.pip_freeze_hashes import Hashes
 from reprobuild.snapshot.parsers.pip_freeze_options import adds_all, describe_option
 from reprobuild.snapshot.parsers.pip_freeze_unique import merge_duplicates, read_extras, read_marker
 from reprobuild.snapshot.parsers.pip_freeze_unique import same_version as same_version
@@ -80,8 +80,7 @@ class _Reader:
             self._read_noise,
             self._read_requirement,
         )
-        bare = forms.INLINE.sub("", line).removesuffix("\\").strip()
-        bare, hashes = split_hashes(bare) if "--hash" in bare else (bare, ())
+        bare, hashes = forms.split_comment(line)
         if not bare:
             self._read_hashes(number, line, hashes)
             return

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from packaging.requirements import InvalidRequirement
 from packaging.requirements import Requirement as Pep508
 
+from reprobuild.snapshot.parsers.pip_freeze_hashes import split_hashes
 from reprobuild.snapshot.parsers.pip_freeze_url import NAME, VERSION
 
 ONLY_NAME = re.compile(NAME)  # `env` and `printenv` are projects, too
@@ -42,6 +43,25 @@ class Pin(NamedTuple):
     version: str | None
     marker: str | None
     extras: str | None
+
+
+def split_comment(line: str) -> tuple[str, tuple[str | None, ...]]:
+    """Return a line without its comment and its hashes, and the hashes."""
+    bare = INLINE.sub("", line).removesuffix("\\").strip()
+    return split_hashes(bare) if "--hash" in bare else (bare, ())
+
+
+def find_address(row: str) -> str | None:
+    """Return the whole address in a line of a freeze, or None.
+
+    It may hold a login: it may be compared, and neither shown nor kept.
+    """
+    bare = split_comment(row.strip())[0]
+    match = DIRECT.fullmatch(bare)
+    if match:
+        return match["url"]
+    match = EDITABLE.fullmatch(bare)
+    return match["target"] if match and "://" in match["target"] else None
 
 
 def parse_pin(line: str) -> Pin | None:
