@@ -246,7 +246,15 @@ TOKEN = "hf_" + "Ab1" * 12
         ({"Env": ["A=1"]}, {"Env": []}, [("runtime", "Env A", "1", None)]),
         ({"Env": ["A=1", "B=2"]}, {"Env": ["B=2", "A=1"]}, [("config", "/config/Env", *MEANS_THE_SAME)]),
         ({"Env": ["A=1", "A=2"]}, {"Env": ["A=2", "A=1"]}, [("runtime", "Env A", "2", "1")]),
-        ({"Env": ["A=1", "A=1"]}, {"Env": ["A=1"]}, [("runtime", "Env, repeated names", "2 settings", "1 settings")]),
+        ({"Env": ["A=1", "A=1"]}, {"Env": ["A=1"]}, [("runtime", "Env A, repeated", "2 settings", "1 setting")]),
+        ({"Env": ["A=1", "A=1", "A=2"]}, {"Env": ["A=1", "A=2", "A=2"]}, [
+            ("runtime", "Env A, repeated", "3 settings", "3 settings: other values before the last one"),
+        ]),
+        ({"Env": ["A", "B=1"]}, {"Env": ["A=", "B=1"]}, [("runtime", "Env A", "without =", "with = and no value")]),
+        ({"Env": ["A", "B=1"]}, {"Env": ["A=", "B=2"]}, [
+            ("runtime", "Env B", "1", "2"), ("runtime", "Env A", "without =", "with = and no value"),
+        ]),
+        ({"Env": ["A=", "A"]}, {"Env": ["A", "A="]}, [("runtime", "Env A", "without =", "with = and no value")]),
         ({"Env": [f"HF_TOKEN={TOKEN}"]}, {"Env": ["HF_TOKEN=x"]}, [("runtime", "Env HF_TOKEN", *TWO_SECRETS)]),
         ({"Cmd": ["a"]}, {"Cmd": ["b"]}, [("runtime", "Cmd", '["a"]', '["b"]')]),
         ({"User": ""}, {"User": "me"}, [("runtime", "User", "", "me")]),
@@ -277,6 +285,40 @@ def test_configurations(one: Any, other: Any, rows: Any, tmp_path: Path) -> None
     text = render_image_diff(found, everything=True) + json.dumps(msgspec.to_builtins(found))
     assert TOKEN not in text
     assert all(name in text for _, name, *_ in rows)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "rows"),
+    [
+        ({"x/y": "v"}, {"x": {"y": "v"}}, [("/x/y", None, "v"), ("/x~1y", "v", None)]),
+        ({"x~1y": "v"}, {"x/y": "v"}, [("/x~01y", "v", None), ("/x~1y", None, "v")]),
+        ({"x": False}, {"x": "false"}, [("/x", "false", '"false"')]),
+        ({"x": [1]}, {"x": ["1"]}, [("/x/0", "1", '"1"')]),
+        ({"x": True}, {"x": 1}, [("/x", "true", "1")]),
+        ({"x": {}}, {"x": "{}"}, [("/x", "{}", '"{}"')]),
+        ({"x": ["a"]}, {"x": {"0": "a"}}, [("/x", "a list", "an object")]),
+    ],
+)
+def test_values_of_other_places_and_types(one: Any, other: Any, rows: Any, tmp_path: Path) -> None:
+    layouts = [
+        make_layout(tmp_path / name, ENTRIES, **more) for name, more in (("one", one), ("other", other))
+    ]
+    found = explained(*layouts)
+    assert [(c.name, c.one, c.other) for c in found.changes if c.kind == "config"] == rows
+
+
+def test_a_number_and_a_text_in_a_manifest(tmp_path: Path) -> None:
+    layouts = []
+    for name, value in (("one", 1), ("other", "1")):
+        layout = make_layout(tmp_path / name, ENTRIES)
+        digest = explained(layout, layout).one.manifest[7:]
+        manifest = json.loads((layout / "blobs/sha256" / digest).read_bytes())
+        image = (layout / "blobs/sha256" / manifest["config"]["digest"][7:]).read_bytes()
+        finish(layout, image, [row | {"kept": value} for row in manifest["layers"]])
+        layouts.append(layout)
+    found = explained(*layouts)
+    rows = [(c.name, c.one, c.other) for c in found.changes if c.kind == "manifest"]
+    assert rows == [("/layers/0/kept", "1", '"1"')]
 
 
 def test_history_platform_and_spelling(tmp_path: Path) -> None:

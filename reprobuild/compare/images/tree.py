@@ -10,13 +10,13 @@ No content is read, and no difference is left out. Files have a kind (`FileChang
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any, Literal
 
 from msgspec import Struct
 
+from reprobuild.compare.images.leaves import compare_leaves, compare_mappings, format_value
 from reprobuild.compare.images.scan import LayerMember, Scanned
 from reprobuild.image.layering.merge import Tree
 from reprobuild.image.oci.open import OciImage
@@ -121,12 +121,33 @@ def compare_runtime(first: RuntimeConfig, second: RuntimeConfig) -> list[Change]
     """
     first_part, second_part = first.digest_part(), second.digest_part()
     settings, others = first_part.pop("Env"), second_part.pop("Env")
-    changes = list(_compare_mappings("runtime", _variables(settings), _variables(others), _variable))
-    if settings != others and not changes:  # the same names and last values, so one has a name twice
-        counts = [f"{len(side)} settings" for side in (settings, others)]
-        changes.append(Change(kind="runtime", name="Env, repeated names", one=counts[0], other=counts[1]))
-    plain = ({key: _format_value(value) for key, value in side.items()} for side in (first_part, second_part))
-    return [*changes, *_compare_mappings("runtime", *plain)]
+    changes = list(compare_mappings("runtime", _variables(settings), _variables(others), _variable))
+    changes += _compare_settings(settings, others, {change.name for change in changes})
+    plain = [{key: format_value(value) for key, value in side.items()} for side in (first_part, second_part)]
+    return [*changes, *compare_mappings("runtime", plain[0], plain[1])]
+
+
+def _compare_settings(
+    first: Sequence[str], second: Sequence[str], reported: Collection[str]
+) -> Iterator[Change]:
+    """Yield the differences of variables whose last values are equal; the reported ones are left out."""
+    sides = [_group_settings(settings) for settings in (first, second)]
+    for name in sorted((sides[0].keys() & sides[1].keys()) - set(reported)):
+        lines, others = sides[0][name], sides[1][name]
+        if ("=" in lines[-1]) != ("=" in others[-1]):
+            texts = ["with = and no value" if "=" in side[-1] else "without =" for side in (lines, others)]
+            yield Change(kind="runtime", name=name, one=texts[0], other=texts[1])
+        elif lines != others:
+            texts = [f"{len(side)} setting{'s' * (len(side) > 1)}" for side in (lines, others)]
+            more = ": other values before the last one" if len(lines) == len(others) else ""
+            yield Change(kind="runtime", name=f"{name}, repeated", one=texts[0], other=texts[1] + more)
+
+
+def _group_settings(settings: Sequence[str]) -> dict[str, list[str]]:
+    groups: dict[str, list[str]] = {}
+    for item in settings:
+        groups.setdefault(f"Env {item.partition('=')[0]}", []).append(item)
+    return groups
 
 
 def _variables(settings: Sequence[str]) -> dict[str, str]:
@@ -142,24 +163,6 @@ def _label(name: str, value: str) -> str:
     return SECRET if secrets.secret_name(name.rpartition(".")[2]) else secrets.redact(value)
 
 
-def _redact_value(name: str, value: str) -> str:
-    return secrets.redact(value)
-
-
-def _compare_mappings(
-    kind: str, first: Mapping[str, str], second: Mapping[str, str], say: Any = _redact_value
-) -> Iterator[Change]:
-    for name in sorted({*first, *second}):
-        first_value, second_value = first.get(name), second.get(name)
-        if first_value != second_value:
-            texts = [None if value is None else say(name, value) for value in (first_value, second_value)]
-            yield Change(kind=kind, name=name, one=texts[0], other=texts[1])
-
-
-def _format_value(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False)
-
-
 def compare_documents(first: Scanned, second: Scanned) -> list[Change]:
     """Return the differences of labels and other JSON values.
 
@@ -167,15 +170,12 @@ def compare_documents(first: Scanned, second: Scanned) -> list[Change]:
     """
     first_image, second_image = first.image, second.image
     changes = [
-        *_compare_mappings("label", first_image.runtime.labels, second_image.runtime.labels, _label),
+        *compare_mappings("label", first_image.runtime.labels, second_image.runtime.labels, _label),
         *_compare_spelling(first_image, second_image),
     ]
     if bool(first_image.config_digest) == bool(second_image.config_digest):
-        rests = [
-            dict(_list_leaves(_without_named_parts(image.documents["config"])))
-            for image in (first_image, second_image)
-        ]
-        changes += _compare_mappings("config", rests[0], rests[1])
+        rests = [_without_named_parts(image.documents["config"]) for image in (first_image, second_image)]
+        changes += compare_leaves("config", rests[0], rests[1])
     else:
         forms = [
             image.form if image.config_digest else f"{image.form}, without one"
@@ -193,8 +193,8 @@ def compare_documents(first: Scanned, second: Scanned) -> list[Change]:
         ]
         return [*changes, Change(kind="manifest", name="form", one=forms[0], other=forms[1])]
     for role in ("manifest", "index"):
-        values = [dict(_list_leaves(image.documents.get(role))) for image in (first_image, second_image)]
-        changes += _compare_mappings(role, values[0], values[1])
+        values = [image.documents.get(role) for image in (first_image, second_image)]
+        changes += compare_leaves(role, values[0], values[1])
     return changes
 
 
@@ -217,21 +217,6 @@ def _without_named_parts(document: Mapping[str, Any]) -> dict[str, Any]:
     named = {*read_runtime_config(config).digest_part(), "Labels"}
     remainder = {key: value for key, value in config.items() if key not in named}
     return {**document, "config": remainder}
-
-
-def _list_leaves(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
-    """Yield (place, text) of every value of a JSON document.
-
-    The place is written as in RFC 6901.
-    """
-    if isinstance(value, dict) and value:
-        for key, item in value.items():
-            yield from _list_leaves(item, f"{place}/{key}")
-    elif isinstance(value, list) and value:
-        for index, item in enumerate(value):
-            yield from _list_leaves(item, f"{place}/{index}")
-    else:
-        yield place, _format_value(value)
 
 
 def compare_packing(first: Scanned, second: Scanned) -> list[Change]:
