@@ -32,7 +32,8 @@ _OWN_PART = (_SCATTER, "numbers of each rank")
 class Drift(Struct, frozen=True, kw_only=True):
     """A collective that differs between runs or between ranks.
 
-    The kind is `runs` or `ranks`. `settled` is false if ranks differ without a majority: then all are named.
+    The kind is `runs` or `ranks`. `settled` is false if ranks differ without a majority of nodes, or if the ranks
+    may not be those of one job: then all are named.
     """
 
     collective: Text
@@ -99,14 +100,17 @@ def judge_collectives(
     for rank in ranks:
         for name in rank.seen.keys() & ranks_by_name.keys():
             ranks_by_name[name].append(rank)
-    drifts = tuple(drift for name in names for drift in _find_drifts(name, ranks_by_name[name]))
+    doubts = list(_check_numbers(ranks))
+    drifts = tuple(
+        drift for name in names for drift in _find_drifts(name, ranks_by_name[name], doubtful=bool(doubts))
+    )
     unfinished_nodes = [node for node in nodes if not node.finished]
     control, blind = _judge_control(ranks)
     reasons = list(_explain_unfinished(folder, unfinished_nodes))
     if not nodes:
         reasons = ["no node was asked"]
     elif not unfinished_nodes:
-        reasons = [*uncompared, *_check_numbers(ranks), *_explain_unanswered(names, ranks, required), *blind]
+        reasons = [*uncompared, *doubts, *_explain_unanswered(names, ranks, required), *blind]
     drifting = {drift.collective for drift in drifts}
     return CollectiveResult(
         device=device, backend=BACKENDS[device],
@@ -200,10 +204,11 @@ def _explain_unfinished(folder: Path, unfinished_nodes: Sequence[Node]) -> Itera
     )
 
 
-def _find_drifts(name: str, ranks: Sequence[Rank]) -> Iterator[Drift]:
+def _find_drifts(name: str, ranks: Sequence[Rank], *, doubtful: bool) -> Iterator[Drift]:
     """Yield the drifts of a collective.
 
-    They are on ranks that gave several results, and between ranks that gave one.
+    They are on ranks that gave several results, and between ranks that gave one. If the numbers of the ranks are
+    `doubtful`, no digest is the right one.
     """
     rank_digests = [(rank, rank.count_digests(name)) for rank in ranks]
     loose = [rank for rank, digests in rank_digests if len(digests) > 1]
@@ -214,10 +219,29 @@ def _find_drifts(name: str, ranks: Sequence[Rank]) -> Iterator[Drift]:
     firm = [(rank, next(iter(digests))) for rank, digests in rank_digests if len(digests) == 1]
     if len({digest for _, digest in firm}) < 2:
         return
-    (most, count), *_ = Counter(digest for _, digest in firm).most_common()
-    settled = 2 * count > len(firm) and len({rank.node for rank, _ in firm}) >= FEWEST
-    odd = [rank for rank, digest in firm if not settled or digest != most]
-    yield _make_drift(name, "ranks", odd, settled=settled)
+    most = None if doubtful else _find_majority(firm)
+    odd = [rank for rank, digest in firm if digest != most]
+    yield _make_drift(name, "ranks", odd, settled=most is not None)
+
+
+def _find_majority(firm: Sequence[tuple[Rank, str]]) -> str | None:
+    """Return the digest of most nodes, or None.
+
+    Each node has one vote, however many ranks it claims: the digest of most of its ranks. A node with most ranks of
+    all could still be the only honest one, or the only wrong one.
+    """
+    by_node: dict[str, Counter[str]] = {}
+    for rank, digest in firm:
+        by_node.setdefault(rank.node, Counter())[digest] += 1
+    if len(by_node) < FEWEST or 2 * max(digests.total() for digests in by_node.values()) > len(firm):
+        return None
+    votes = Counter(
+        digest
+        for digests in by_node.values()
+        for digest, count in digests.items()
+        if 2 * count > digests.total()
+    )
+    return next((digest for digest, count in votes.items() if 2 * count > len(by_node)), None)
 
 
 def _make_drift(

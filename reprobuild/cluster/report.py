@@ -172,7 +172,7 @@ def _drifting_rows(cluster: ClusterResult) -> Iterator[OutlierRow]:
     for result in cluster.collectives:
         collectives: dict[tuple[str, str], list[str]] = {}
         for drift in attribute_drift(result)[0]:
-            fault = "is not the same each time" if drift.kind == "runs" else "is other than on most ranks"
+            fault = "is not the same each time" if drift.kind == "runs" else "is other than on most nodes"
             if not drift.settled:
                 fault = "is not the same on all ranks, and which is right is not known"
             for name in drift.nodes:

@@ -153,7 +153,7 @@ def result_lines(result: CollectiveResult) -> Iterator[str]:
             yield f"{escape_text(drift.collective)}: not the same each time, on {where}"
         elif drift.settled:
             yield (
-                f"{escape_text(drift.collective)}: other than on most ranks, on {where}: hardware that "
+                f"{escape_text(drift.collective)}: other than on most nodes, on {where}: hardware that "
                 "computes wrongly?"
             )
         else:

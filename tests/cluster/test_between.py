@@ -20,7 +20,7 @@ from reprobuild.cluster.check import collectives_obstacle, note_not_run
 from reprobuild.cluster.collectives_judge import CollectiveResult, judge_collectives
 from reprobuild.cluster.rank_log import LARGEST, MOST_NAMES, MOST_RANKS
 from reprobuild.cluster.report import render_nodes
-from reprobuild.cluster.text import render_cluster
+from reprobuild.cluster.text import render_cluster, result_lines
 from reprobuild.report.html.answers import answer_same_results
 from reprobuild.verify.verdict import Determinism, Verdict
 from reprobuild_runtime.probes import between
@@ -320,7 +320,7 @@ def test_a_drift_between_nodes_decides_and_is_told(tmp_path: Path) -> None:
     (shared / "n2.told").write_text(lines(1, change=change))
     odd = gathered(tmp_path)
     assert odd.exit_code == 8
-    assert f"{OWN}: other than on most ranks, on n2 (rank 1)" in render_cluster(odd)
+    assert f"{OWN}: other than on most nodes, on n2 (rank 1)" in render_cluster(odd)
     page = render_nodes(odd)
     assert [(one.node, one.answers) for one in page.wrong] == [("n2", (OWN,))]
     assert "n2" in answer_same_results(make_verdict(), page).sentence
@@ -370,6 +370,53 @@ def test_ranks_that_differ_without_a_majority_are_not_called_wrong_each(tmp_path
     assert all(
         one.said.endswith("is not the same on all ranks, and which is right is not known") for one in found
     )
+
+
+def same(line: dict[str, Any]) -> dict[str, Any]:
+    return line
+
+
+def other_sums(line: dict[str, Any]) -> dict[str, Any]:
+    return {**line, "digests": [digest("x", 9)] * 3} if line.get("probe") == OWN else line
+
+
+def test_made_up_ranks_of_one_node_accuse_no_other(tmp_path: Path) -> None:
+    """Ranks were counted, so one node outvoted three; its numbers were those of no job, and still it decided."""
+    texts = {name: lines(rank, 4) for rank, name in enumerate(NODES)}
+    texts["n4"] = "".join(lines(rank, 4, other_sums) for rank in range(3, 60))
+    found = judged(tmp_path, texts, (*NODES, "n4"))
+    assert [(one.nodes, one.settled) for one in found.drifts] == [((*NODES, "n4"), False)]
+    assert "the ranks are not those of one job" in found.open
+    text = "\n".join(result_lines(found))
+    assert "which is right is not known" in text
+    assert "computes wrongly" not in text
+
+
+@pytest.mark.parametrize(
+    ("ranks", "odd", "named"),
+    [
+        ({"n1": 1, "n2": 1, "n3": 1, "n4": 4}, {3, 4, 5, 6}, None),  # n4 has most ranks
+        ({"n1": 2, "n2": 2, "n3": 3, "n4": 3}, {7, 8, 9}, ("n4",)),
+        (
+            {"n1": 1, "n2": 1, "n3": 1, "n4": 3},
+            {3, 4, 5},
+            ("n4",),
+        ),  # half of the ranks, and one of four nodes
+        ({"n1": 4, "n2": 4, "n3": 4}, {5}, ("n2",)),  # one GPU of a node
+        ({"n1": 2, "n2": 2, "n3": 2}, {1, 3}, None),  # two nodes without a vote
+        ({"n1": 1, "n2": 1, "n3": 1, "n4": 1}, {2, 3}, None),
+    ],
+)
+def test_each_node_has_one_vote(
+    ranks: dict[str, int], odd: set[int], named: tuple[str, ...] | None, tmp_path: Path
+) -> None:
+    world, first, texts = sum(ranks.values()), 0, {}
+    for name, count in ranks.items():
+        numbers = range(first, first + count)
+        texts[name] = "".join(lines(rank, world, other_sums if rank in odd else same) for rank in numbers)
+        first += count
+    (drift,) = judged(tmp_path, texts, tuple(ranks)).drifts
+    assert (drift.nodes, drift.settled) == (named or tuple(ranks), named is not None)
 
 
 def test_collectives_that_other_nodes_ran_are_no_word_on_these(tmp_path: Path) -> None:
