@@ -38,7 +38,7 @@ def read_traced_node(folder: Path, node: str) -> tuple[TracedNode, Mapping[str, 
     """Return the document and the records of a node.
 
     Raises:
-        InconclusiveError: they are damaged, or there are no records.
+        InconclusiveError: they are damaged or contradict each other, or there are no records of work.
     """
     try:
         content = read_plain(folder / f"{node}{CERTIFICATE}", LARGEST, links=False)
@@ -52,4 +52,18 @@ def read_traced_node(folder: Path, node: str) -> tuple[TracedNode, Mapping[str, 
         raise InconclusiveError(f"{node}{TRACE} has no records", hint=HINT)
     for log in logs.values():
         log.verify(normalise=True)
+    # Logs without work differ in nothing, and so they would agree.
+    if not any(map(_has_work, logs.values())):
+        raise InconclusiveError(
+            f"{node}{TRACE} has no record of work, such as a batch, a loss or a marked value", hint=HINT
+        )
+    if traced.steps != (steps := max(map(len, logs.values()))):
+        raise InconclusiveError(
+            f"{node}{CERTIFICATE} has {traced.steps} steps, and {node}{TRACE} {steps}", hint=HINT
+        )
     return traced, logs
+
+
+def _has_work(log: ProcessLog) -> bool:
+    """Return whether a log has a record of work; none is kept, because one may be large."""
+    return any(record.is_work for record in log.iterate(len(log)))

@@ -166,7 +166,7 @@ class ProcessLog:
         if self._work is UNSET:
             end = self._end(len(self) - 1) if len(self) else 0
             records = self._read(json_decoder(TraceRecord), 0, end)
-            work = next((pair for pair in records if pair[1].kind not in ("generator", "stride")), None)
+            work = next((pair for pair in records if pair[1].is_work), None)
             self._work = work and (bisect_left(range(len(self)), work[0], key=self._end), work[1])
         return self._work
 

@@ -63,6 +63,11 @@ class TraceRecord(Struct, frozen=True, kw_only=True):
     detail: bool = False
 
     @property
+    def is_work(self) -> bool:
+        """Whether the program did this; the states of generators and the strides of the recorder are always there."""
+        return self.kind not in ("generator", "stride")
+
+    @property
     def is_of_each_run(self) -> bool:
         """Whether a run without operations has this record, too."""
         return not self.detail and self.kind != "operation"

@@ -229,6 +229,19 @@ def _name_of_two_lines(folder: Path) -> str:
     return "a\\\\nb.steps is not a valid name of a log"
 
 
+def _no_work(folder: Path) -> str:
+    """Write two steps with the state of a generator alone: equal states are no equal results."""
+    state = {"kind": "generator", "name": "torch", "inputs": digests("a")}
+    write_again(folder / "n3.trace", [[state], []])
+    return "n3.trace has no record of work, such as a batch, a loss or a marked value"
+
+
+def _other_number_of_steps(folder: Path) -> str:
+    document = json.loads((folder / "n3.json").read_text())
+    (folder / "n3.json").write_text(json.dumps({**document, "steps": 2**53 - 1}))
+    return f"n3.json has {2**53 - 1} steps, and n3.trace 2"
+
+
 def _other_seed(folder: Path) -> str:
     document = json.loads((folder / "n3.json").read_text())
     (folder / "n3.json").write_text(json.dumps({**document, "seed": 7}))
@@ -240,7 +253,7 @@ def _other_seed(folder: Path) -> str:
     [
         _no_document, _long_document, _linked_document, _linked_records, _pipe, _no_records, _damaged_records,
         _linked_log, _part_of_a_record, _name_of_two_lines,
-        _other_seed, _other_records, _garbage, _unfinished_step, _no_complete_step,
+        _other_seed, _other_records, _garbage, _no_work, _other_number_of_steps, _unfinished_step, _no_complete_step,
     ],
 )  # fmt: skip
 def test_a_node_with_damaged_records_is_not_compared(damage: Any, tmp_path: Path) -> None:
@@ -254,6 +267,15 @@ def test_a_node_with_damaged_records_is_not_compared(damage: Any, tmp_path: Path
     assert cluster.groups[0].nodes == ("n1", "n2")
     advice = "  on n3: run it again with `reprobuild cluster trace-worker OUT --output DIR -- CMD`"
     assert advice in render_traces(cluster).splitlines()
+
+
+def test_nodes_without_records_are_not_the_same(tmp_path: Path) -> None:
+    """They were called the same, because no record of theirs differs."""
+    for node in ("n1", "n2", "n3"):
+        record(tmp_path, node, "", steps=20)
+    cluster = compare_traces(tmp_path)
+    assert (cluster.verdict, cluster.exit_code, cluster.groups) == ("inconclusive", 9, ())
+    assert {node.kind for node in cluster.silent} == {"unreadable"}
 
 
 @pytest.mark.parametrize("node", ["a0", "n2x", "z9"])
@@ -293,6 +315,8 @@ def test_an_extra_process_differs_wherever_its_node_sorts(node: str, tmp_path: P
         record(tmp_path, name, "a b")
     loss = {"kind": "loss", "name": "loss", "outputs": digests("x")}
     write(tmp_path / f"{node}.trace", [*[[]] * 10, [loss]], "hidden")
+    document = json.loads((tmp_path / f"{node}.json").read_text())
+    (tmp_path / f"{node}.json").write_text(json.dumps({**document, "steps": 11}))
     cluster = compare_traces(tmp_path)
     assert cluster.verdict == "differ"
     assert [(odd.nodes, odd.process, odd.step) for odd in cluster.groups[0].odd] == [((node,), "hidden", 10)]
