@@ -15,6 +15,9 @@ from reprobuild.infra.untrusted.regular_files import is_unlinked, read_plain
 from reprobuild.infra.untrusted.strings import Line, ShortLine, Size
 from reprobuild.trace.log import ProcessLog, read_logs
 
+# Of all processes of a node. The steps of some nine nodes are in memory at once, with 24 bytes each, whether a step has
+# records or none.
+MOST_STEPS = 500_000
 HINT = "run it again with `reprobuild cluster trace-worker OUT --output DIR -- CMD`"
 
 
@@ -47,7 +50,7 @@ def read_traced_node(folder: Path, node: str) -> tuple[TracedNode, Mapping[str, 
             raise InconclusiveError(f"{node}{TRACE} is a link", hint=HINT)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:
         raise InconclusiveError(f"{node}{CERTIFICATE} is not valid: {err}", hint=HINT) from err
-    logs = read_logs(folder / f"{node}{TRACE}", foreign=True)
+    logs = read_logs(folder / f"{node}{TRACE}", foreign=True, most_steps=MOST_STEPS)
     if not logs:
         raise InconclusiveError(f"{node}{TRACE} has no records", hint=HINT)
     for log in logs.values():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -276,6 +277,36 @@ def test_nodes_without_records_are_not_the_same(tmp_path: Path) -> None:
     cluster = compare_traces(tmp_path)
     assert (cluster.verdict, cluster.exit_code, cluster.groups) == ("inconclusive", 9, ())
     assert {node.kind for node in cluster.silent} == {"unreadable"}
+
+
+def test_steps_of_a_node_are_bounded_over_all_its_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Empty steps cost no bytes of records, and the indexes of several nodes are in memory at once."""
+    monkeypatch.setattr("reprobuild.cluster.traced_node.MOST_STEPS", 5)
+    for node in ("n1", "n2", "n3"):
+        record(tmp_path, node, "a b c")
+    loss = {"kind": "loss", "name": "loss", "outputs": digests("x")}
+    write(tmp_path / "n3.trace", [[loss], [], []], "other")
+    cluster = compare_traces(tmp_path)
+    (silent,) = cluster.silent
+    assert (silent.node, silent.kind) == ("n3", "unreadable")
+    assert silent.why == "the command made more than 5 steps in all processes"
+    assert cluster.groups[0].same == ("n1", "n2")
+
+
+def test_indexes_of_nodes_fit_into_memory(tmp_path: Path) -> None:
+    """Nine nodes with 96 MB of steps each needed 1.8 GB: eight indexes are kept beside the one that is read."""
+    for number in range(9):
+        record(tmp_path, f"n{number}", f"a {number}")
+        path = tmp_path / f"n{number}.trace" / "main.steps"
+        path.write_bytes(path.read_bytes() + path.read_bytes()[-24:] * 3_999_000)
+    tracemalloc.start()
+    cluster = compare_traces(tmp_path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert {node.kind for node in cluster.silent} == {"unreadable"}
+    assert peak < 256 << 20
 
 
 @pytest.mark.parametrize("node", ["a0", "n2x", "z9"])
