@@ -25,6 +25,7 @@ from reprobuild.cluster.kubernetes_pods_json import PODS, Pod, read_pods
 from reprobuild.cluster.shared_dir import BEGAN, CERTIFICATE, ERROR, LONGEST_NAME, NODES
 from reprobuild.image.model import Image
 from reprobuild.infra.atomic import atomic_directory
+from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.infra.untrusted.write_below import write_below
 from reprobuild.lock.distributions import distributions
 from reprobuild.lock.model import Lock
@@ -192,14 +193,15 @@ def _judge_pod(
 ) -> Iterator[Smoke]:
     """Yield the judged answers of a pod.
 
-    A pod without logs has none.
+    A pod without logs that can be read has none.
     """
     pinned = set(distributions(lock))
     for device, expectation in expected.items():
         files = [folder / f"{pod.name}.{device}-{turn}.log" for turn in TURNS]
-        if not all(path.is_file() and not path.is_symlink() for path in files):
+        try:
+            first, second = (_read_log(path, device) for path in files)
+        except OSError:
             continue
-        first, second = (_read_log(path, device) for path in files)
         yield judge_smoke(
             device, first, second, expectation, controls=checks.controls, thorough=checks.thorough,
             profile=lock.profile, pinned=pinned, only=checks.probes,
@@ -210,8 +212,11 @@ def _read_log(path: Path, device: Device) -> Document | str:
     """Return the document in a log with standard error.
 
     It is the last one that begins and ends a line.
+
+    Raises:
+        OSError: it is missing, is a link or no plain file, or cannot be read.
     """
-    with path.open("rb") as stream:
+    with open_plain(path, links=False)[0] as stream:
         data = b"\n" + stream.read(2 * LARGEST).rstrip() + b"\n"
     begin, end = data.rfind(b"\n{\n"), data.rfind(b"\n}\n")
     if begin < 0 or end < begin:

@@ -5,6 +5,7 @@ The list comes from `kubectl get pods --output json`. The contents are untrusted
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,14 +15,18 @@ from msgspec import Struct
 
 from reprobuild.errors import UsageError
 from reprobuild.infra.untrusted.decode import decode_json
+from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.infra.untrusted.strings import Key, Line, Text
 
 PODS = "pods.json"
-LARGEST = 256 << 20
+LARGEST = 64 << 20  # a pod of the job has 10 to 20 KB
+# Of the list: they take up to 120 bytes of memory each, and four bytes can be one. A pod has some 60 objects.
+MOST_OBJECTS, MOST_VALUES = 600_000, 2_000_000
 INDEX = "batch.kubernetes.io/job-completion-index"
 HINT = (
     "fill the directory with the commands that `reprobuild cluster job` prints; docs/cluster.md has them, too"
 )
+_LARGE_HINT = "save the pods of one job alone, with the command that `reprobuild cluster job` prints"
 # A node's name in Kubernetes is the name of a file here; a pod's name begins one. Those of our job are short.
 _NODE = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _POD = re.compile(r"[a-z0-9]([-a-z0-9.]{0,198}[a-z0-9])?")
@@ -100,18 +105,34 @@ def read_pods(path: Path) -> tuple[Pod, ...]:
     A pod with invalid names is marked as `wrong`, and the others stay.
 
     Raises:
-        UsageError: the file is missing, is not from kubectl, or has no pod.
+        UsageError: the file is missing, is not from kubectl, is too large, or has no pod.
     """
     try:
-        with path.open("rb") as stream:
-            pod_list = decode_json(stream.read(LARGEST), _List)
+        content = read_plain(path, LARGEST, links=False)
+        _check_size(path, content)
+        pod_list = decode_json(content, _List)
     except FileNotFoundError:
         raise UsageError(f"there is no {path}", hint=HINT) from None
+    except OSError as err:
+        hint = _LARGE_HINT if err.errno == errno.EFBIG else HINT
+        raise UsageError(f"{path} cannot be read: {err.strerror}", hint=hint) from None
     except (msgspec.MsgspecError, RecursionError, ValueError):
         raise UsageError(f"{path} is no list of pods, as kubectl writes it", hint=HINT) from None
     if not pod_list.items:
         raise UsageError(f"{path} has no pod", hint=HINT)
     return tuple(map(_convert_pod, pod_list.items))
+
+
+def _check_size(path: Path, content: bytes) -> None:
+    """Refuse a list with too many objects or values, before they are in memory.
+
+    A bracket or comma before an escaped quote is in a string, as in the arguments of our containers.
+    """
+    objects = content.count(b"{") - content.count(b'{\\"')
+    values = content.count(b",") - content.count(b',\\"') - content.count(b', \\"')
+    for count, most, subject in ((objects, MOST_OBJECTS, "objects"), (values, MOST_VALUES, "values")):
+        if count > most:
+            raise UsageError(f"{path} has more than {most:,} {subject}", hint=_LARGE_HINT)
 
 
 def _convert_pod(item: _Item) -> Pod:

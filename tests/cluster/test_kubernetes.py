@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from reprobuild.cluster.aggregate import ClusterResult, gather_results
 from reprobuild.cluster.aggregate import ExpectedImage as Wanted
 from reprobuild.cluster.answer_table import AnswerTable
 from reprobuild.cluster.kubernetes_job import KubernetesJob, job_manifest, parse_labels
-from reprobuild.cluster.kubernetes_pods_json import INDEX, PODS
+from reprobuild.cluster.kubernetes_pods_json import INDEX, PODS, read_pods
 from reprobuild.errors import UsageError
 from reprobuild.image.model import Image
 from reprobuild.pipeline.verify_options import VerifyOptions
@@ -426,6 +427,54 @@ def test_what_is_no_list_of_pods_is_refused(text: str, tmp_path: Path) -> None:
         judged(tmp_path)
     hint = "fill the directory with the commands that `reprobuild cluster job` prints; docs/cluster.md has them, too"
     assert caught.value.hint == hint
+
+
+def test_a_list_that_is_no_plain_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / PODS)
+    with pytest.raises(UsageError, match=r"pods\.json cannot be read: it is no plain file"):
+        read_pods(tmp_path / PODS)
+    (tmp_path / "link.json").symlink_to("/dev/zero")
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_pods(tmp_path / "link.json")
+
+
+@pytest.mark.parametrize(("bound", "most"), [("LARGEST", 900), ("MOST_OBJECTS", 20), ("MOST_VALUES", 20)])
+def test_a_list_of_pods_is_bounded(
+    bound: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small pods and containers took twelve times their bytes in memory."""
+    item = {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "b"}, {"name": "c"}]}}
+    (tmp_path / PODS).write_text(json.dumps({"items": [item] * 12}))
+    assert len(read_pods(tmp_path / PODS)) == 12
+    monkeypatch.setattr(f"reprobuild.cluster.kubernetes_pods_json.{bound}", most)
+    with pytest.raises(UsageError, match="more than") as caught:
+        read_pods(tmp_path / PODS)
+    assert (
+        caught.value.hint
+        == "save the pods of one job alone, with the command that `reprobuild cluster job` prints"
+    )
+
+
+def test_values_in_the_arguments_of_containers_are_no_values_of_the_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = json.dumps({f"probe {number}": {"a": "b"} for number in range(500)})
+    item = {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "b", "args": [arguments]}]}}
+    (tmp_path / PODS).write_text(json.dumps({"items": [item]}))
+    for bound in ("MOST_OBJECTS", "MOST_VALUES"):
+        monkeypatch.setattr(f"reprobuild.cluster.kubernetes_pods_json.{bound}", 600)
+    assert len(read_pods(tmp_path / PODS)) == 1
+
+
+def test_a_log_that_is_no_plain_file_is_no_answer(tmp_path: Path) -> None:
+    plant(tmp_path, a=document(), b=document())
+    path = tmp_path / "reprobuild-verify-1-abcde.cpu-first.log"
+    assert path.exists()
+    path.unlink()
+    os.mkfifo(path)
+    assert [each.node for each in judged(tmp_path).silent] == ["b"]
+    with pytest.raises(OSError, match="no plain file"):
+        kubernetes_collect._read_log(path, "cpu")
 
 
 def test_a_folder_without_pods_is_refused(tmp_path: Path) -> None:
