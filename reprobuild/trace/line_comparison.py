@@ -8,13 +8,15 @@ number, from variable to variable.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from sys import getsizeof
 
 import msgspec
 from msgspec import Struct
 
 from reprobuild.trace.line_log import LineRecord
 
-MOST_NAMES = 400_000  # global names, variables and texts in memory
+MOST_NAMES = 400_000  # global names, variables and texts in memory, of all logs
+MOST_MEMORY = 96 << 20  # bytes of them, and of paths: a name of 200 characters can have 800 bytes
 _MOST_ORIGINS = 200
 _PARTED = 1000  # the reach of a line after which the runs go different ways
 _MOST_REACHED = 1_000_000  # lines that the differences of one log reach
@@ -82,11 +84,19 @@ class _Frame:
         """Return the number of names of the last line."""
         return len(self.last_names) + (len(self.last.writes) if self.last else 0)
 
+    def measure_kept(self) -> int:
+        """Return the bytes of the names of the last line."""
+        return sum(map(getsizeof, (*self.last_names, *(self.last.writes if self.last else ()))))
+
 
 class LineComparison:
-    """Compares two logs of one thread; `work` is the number of values that it may look at, and falls to 0."""
+    """Compares two logs of one thread; `work` is the number of values that it may look at, and falls to 0.
 
-    def __init__(self, process: str, *, in_thread: bool, work: int) -> None:
+    `names` and `memory` are the number and the bytes of the names that are kept of other logs.
+    """
+
+    def __init__(self, process: str, *, in_thread: bool, work: int, names: int = 0, memory: int = 0) -> None:
+        self._other_names, self._memory = names, memory
         self._process, self._in_thread, self.work = process, in_thread, work
         self.globals: set[tuple[str, str]] = set()  # that this thread reads or writes
         self._frames: dict[int, _Frame] = {}
@@ -112,7 +122,7 @@ class LineComparison:
         for record, other in zip(map(self._share_path, first), map(self._share_path, second), strict=False):
             for line in (record, other):
                 if line.text:
-                    self._texts.setdefault((line.path, line.line), line.text[:_LONGEST])
+                    self._keep_text(line)
             if not self._is_same_place(record, other):
                 self._part(record, other)
                 break
@@ -146,7 +156,14 @@ class LineComparison:
 
     def _has_too_many_names(self) -> bool:
         """Return whether the memory for names is used up; a program that wrote more ends the comparison here."""
-        return len(self.globals) + len(self._seen) + len(self._texts) + self._named + self._kept > MOST_NAMES
+        count = len(self.globals) + len(self._seen) + len(self._texts) + self._named + self._kept
+        return self._other_names + count > MOST_NAMES or self._memory > MOST_MEMORY
+
+    def _keep_text(self, record: LineRecord) -> None:
+        place = record.path, record.line
+        if place not in self._texts:
+            self._texts[place] = text = record.text[:_LONGEST]
+            self._memory += getsizeof(text)
 
     def _is_same_place(self, record: LineRecord, other: LineRecord) -> bool:
         """Return whether two records are of one line and of one call; the recorder numbers unrecorded calls, too."""
@@ -156,12 +173,16 @@ class LineComparison:
         return partner == other.frame and self._owners.setdefault(other.frame, record.frame) == record.frame
 
     def _share_path(self, record: LineRecord) -> LineRecord:
+        if record.path not in self._paths:
+            self._memory += getsizeof(record.path)
         known = self._paths.setdefault(record.path, record.path)
         return record if known is record.path else msgspec.structs.replace(record, path=known)
 
     def _compare(self, record: LineRecord, other: LineRecord) -> None:
         frame = self._enter(record)
-        self.globals |= {(record.path, name[2:]) for name in record.values if name.startswith("::")}
+        new = {(record.path, name[2:]) for name in record.values if name.startswith("::")} - self.globals
+        self._memory += sum(getsizeof(name) for _, name in new)
+        self.globals |= new
         different = [name for name, value in record.values.items() if other.values.get(name) != value]
         differs = bool(different) or record.result != other.result
         taint = _CLEAN if record.event == "call" else frame.below
@@ -176,7 +197,9 @@ class LineComparison:
         for name in record.values:
             if name in different:
                 self._set_taint(frame, name, taint)
-                self._seen.add((record.frame, name))
+                if (record.frame, name) not in self._seen:
+                    self._memory += getsizeof(name)
+                    self._seen.add((record.frame, name))
             elif name.removeprefix("::") in record.writes or (record.frame, name) in self._seen:
                 self._set_taint(frame, name, _CLEAN)  # a value without content, as an iterator, never differs
         for name in record.writes:
@@ -213,9 +236,9 @@ class LineComparison:
                 names = self._origins[number][1]
                 self._origins[number] = (_shorten(record, names), names)
                 del self._unplaced[number]
-        self._kept -= frame.count_kept()
+        self._kept, self._memory = self._kept - frame.count_kept(), self._memory - frame.measure_kept()
         frame.last, frame.last_names = _shorten(record, record.writes), tuple(record.values)
-        self._kept += frame.count_kept()
+        self._kept, self._memory = self._kept + frame.count_kept(), self._memory + frame.measure_kept()
         frame.ever |= taint
         self.work -= len(frame.ever) + len(taint)
         if frame.above is not None:
@@ -226,7 +249,7 @@ class LineComparison:
         elif record.event == "return":
             self._frames.pop(record.frame, None)
             self._owners.pop(self._partners.pop(record.frame, -1), None)
-            self._kept -= frame.count_kept()
+            self._kept, self._memory = self._kept - frame.count_kept(), self._memory - frame.measure_kept()
             self._now = frame.above or self._now
 
     def _add_origin(self, record: LineRecord, frame: _Frame, names: list[str]) -> int:
@@ -267,6 +290,9 @@ class LineComparison:
     def _set_taint(self, frame: _Frame, name: str, taint: _Taint) -> None:
         self._named += name not in frame.names
         if name.startswith("::"):
-            self._globals[frame.path, name[2:]] = taint
+            variable = frame.path, name[2:]
+            self._memory += 0 if variable in self._globals else getsizeof(name)
+            self._globals[variable] = taint
         else:
+            self._memory += 0 if name in frame.names else getsizeof(name)
             frame.names[name] = taint

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Set
 from pathlib import Path
+from sys import getsizeof
 from typing import NamedTuple
 
 import msgspec
 
-from reprobuild.trace.line_comparison import MOST_NAMES, LineComparison, Origin
+from reprobuild.trace.line_comparison import MOST_MEMORY, MOST_NAMES, LineComparison, Origin
 from reprobuild.trace.line_log import read_lines
 
 _MOST_LOGS = 4096
@@ -53,23 +54,28 @@ def find_origins(first: Path, second: Path, step: int = 0, process: str = "") ->
     )
     origins: dict[str, Origin] = {}
     users: dict[tuple[str, str], _Users] = {}  # of the global variables of each file
-    work, size = _MOST_WORK, 0
+    work, size, memory = _MOST_WORK, 0, 0
     for name in names[:_MOST_LOGS]:
         size += max((folder / name).lstat().st_size for folder in (first, second))
         if size > _MOST_BYTES:
             break
-        comparison = LineComparison(name.partition(_LINES)[0], in_thread=_THREAD in name, work=work)
+        comparison = LineComparison(
+            name.partition(_LINES)[0], in_thread=_THREAD in name, work=work, names=len(users), memory=memory
+        )
         for origin in comparison.run(read_lines(first / name), read_lines(second / name)):
             known = origins.get(origin.place)
             if known is None or known.reach < origin.reach:
                 origins[origin.place] = origin
+                memory += sum(map(getsizeof, (origin.place, origin.text, *origin.names, *origin.writes)))
+        memory += sum(getsizeof(name) for _, name in comparison.globals - users.keys())
+        memory += sum(map(getsizeof, {path for path, _ in comparison.globals}))  # each log has its own copy
         for variable in comparison.globals:
             known_users = users.get(variable, _NO_USERS)
             users[variable] = _Users(
                 several=known_users is not _NO_USERS, in_thread=known_users.in_thread or _THREAD in name
             )
         work = comparison.work - len(comparison.globals)
-        if work <= 0 or len(users) > MOST_NAMES or len(origins) > _MOST_KEPT:
+        if work <= 0 or len(users) > MOST_NAMES or memory > MOST_MEMORY or len(origins) > _MOST_KEPT:
             break
     shared = {variable for variable, threads in users.items() if threads.several and threads.in_thread}
     marked = [_mark_shared(origin, shared) for origin in origins.values()]

@@ -335,6 +335,44 @@ def test_many_threads_do_not_multiply_the_memory(
     assert {len(origin.text) for origin in origins} == {200}
 
 
+def test_long_names_of_several_logs_share_one_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names were counted, and not their bytes; those of earlier logs stayed in memory beside them."""
+    for module in ("lines", "line_comparison"):
+        monkeypatch.setattr(f"reprobuild.trace.{module}.MOST_MEMORY", 8 << 20)
+    for run in ("1", "2"):
+        (tmp_path / run).mkdir()
+        for log in range(3):
+            with (tmp_path / run / f"p{log}.lines").open("w") as file:
+                for number in range(12):
+                    values = {
+                        f"::{log}_{number}_{count}{chr(0x1F600) * 180}": run * 16 for count in range(790)
+                    }
+                    record = {"e": "line", "f": 1, "l": number, "v": values, "p": "x"}
+                    file.write(json.dumps(record, ensure_ascii=False) + "\n")
+    tracemalloc.start()
+    try:
+        assert find_origins(tmp_path / "1", tmp_path / "2")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 20 << 20
+
+
+@pytest.mark.parametrize(("most", "count"), [(30_000, 1), (10_000_000, 6)])
+def test_the_memory_of_names_is_that_of_all_logs(
+    most: int, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("lines", "line_comparison"):
+        monkeypatch.setattr(f"reprobuild.trace.{module}.MOST_MEMORY", most)
+    for run in ("1", "2"):
+        (tmp_path / run).mkdir()
+        for log in range(6):
+            values = {f"::{log}_{number}{'x' * 150}": run * 16 for number in range(200)}
+            record = {"e": "line", "f": 1, "l": log, "v": values, "p": "x"}
+            (tmp_path / run / f"p{log}.lines").write_text(json.dumps(record) + "\n")
+    assert len(find_origins(tmp_path / "1", tmp_path / "2")) == count
+
+
 @pytest.mark.parametrize(("bound", "most"), [("lines._MOST_WORK", 25), ("lines._MOST_BYTES", 1200)])
 def test_names_of_one_log_are_bounded(
     bound: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
