@@ -4052,6 +4052,7 @@ class Repository:
         self.borrowed = _check_borrowed(top, self.common, program, context)
         self.clean: Set[bytes] = set()  # ids of new files without secrets
         self.searched = 0  # bytes
+        self.path_rules: Dict[bytes, str] = {}  # of paths whose text holds a secret
         self.above: Optional[Tuple[bytes, int]] = None  # the directory of the last file, and its descriptor
         self.scratch = tempfile.mkdtemp(dir=context.scratch)
         self.objects = os.path.join(self.scratch, "objects")
@@ -4602,16 +4603,20 @@ def _search(
 ) -> Dict[str, Any]:
     """Search the whole content of the bundle for secrets.
 
-    The result has file, line and rule, never the text. The content is kept: a build from it is refused, and
-    no content is lost. `unsearched` counts the files that were too many to be searched, the largest ones,
-    and those without time left; it is at least 1 if not even their number is known. `new` has path by id, if
-    it is known.
+    The result has file, line and rule, never the text. The line is 0 if the path itself is the secret. The content
+    is kept: a build from it is refused, and no content is lost. `unsearched` counts the files that were too many to
+    be searched, the largest ones, and those without time left; it is at least 1 if not even their number is known.
+    `new` has path by id, if it is known.
     """
     context = repository.context._replace(deadline=repository.context.deadline - SPARE)
     repository.context = context
     by_place: Dict[Tuple[str, int, str], bytes] = {}
     try:
         new = _list_bundle_content(repository, facts) if new is None else new
+        named = _find_secret_paths(new.values(), context)
+        for oid, path in new.items():
+            if path in named and not any(other.startswith(path + b"/") for other in named):
+                by_place[quote(path), 0, named[path]] = oid
         new = {oid: path for oid, path in new.items() if oid not in repository.clean}
         contents, unsearched = _select_searchable(repository, new)
     except GaveUpError:
@@ -4629,6 +4634,9 @@ def _search(
         {"file": place[0], "line": place[1], "rule": place[2], "commit": commits.get(by_place[place], "")}
         for place in listing
     ]
+    for secret in secrets:
+        if not secret["line"]:
+            secret["part"] = "path"
     return {"secrets": secrets, "unsearched": unsearched}
 
 
@@ -4704,6 +4712,19 @@ def _places(content: bytes, context: Context, most: int = LISTED) -> List[Tuple[
         if at >= 0:
             places.append((content.count(b"\n", 0, at) + 1, "variable"))
     return places
+
+
+def _find_secret_paths(paths: Iterable[bytes], context: Context) -> Dict[bytes, str]:
+    """Return the rule of each path whose text holds a secret.
+
+    Raises:
+        GaveUpError: no time is left.
+    """
+    distinct = sorted(set(paths))
+    if not _places(b"\n".join(distinct), context, 1):  # ten times as fast as a search for each
+        return {}
+    places = ((path, _places(path, context, 1)) for path in distinct)
+    return {path: rows[0][1] for path, rows in places if rows}
 
 
 def _select_smallest(repository: Repository, oids: Iterable[bytes]) -> Tuple[List[bytes], int]:
@@ -5388,6 +5409,164 @@ def _format_remote(url: str) -> str:
     return "file://" + url if re.match(r"/\S*$", url) else ""
 
 
+# --- reprobuild_portable/capture/repositories/objects.py ---
+# Contents of files as git objects.
+
+UNSEARCHED = "it could not be searched"
+IN_PATH = "in its path"
+
+
+def _search_paths(repository: Repository, paths: Iterable[bytes]) -> None:
+    """Remember the paths whose text holds a secret: `_find_withholding_rule` leaves such a new file out."""
+    rules = _find_secret_paths(paths, repository.context)
+    repository.path_rules.update((path, f"{rule} {IN_PATH}") for path, rule in rules.items())
+
+
+def _list_own_filters(repository: Repository) -> Set[str]:
+    """Return the names of the filters in the configuration."""
+    return {key.split(".", 1)[1].rpartition(".")[0] for key in repository.config if key.startswith("filter.")}
+
+
+def _find_filtered_paths(repository: Repository, paths: Iterable[bytes]) -> Set[bytes]:
+    """Return the paths that a filter other than LFS covers.
+
+    The index has no entry for `paths`.
+    """
+    stdin, filters = b"".join(path + b"\0" for path in paths), _list_own_filters(repository)
+    if not stdin or not filters - {"lfs"}:
+        return set()
+    fields = repository.git("check-attr", "-z", "--stdin", "filter", stdin=stdin).split(b"\0")
+    names = zip(fields[0::3], fields[2::3])
+    return {path for path, name in names if name != b"lfs" and name.decode("utf-8", "replace") in filters}
+
+
+def _write_object(
+    repository: Repository, path: bytes, entry: Optional[Entry], files: Files, most: int
+) -> Optional[Tuple[bytes, bytes]]:
+    """Return mode and id of a file, or None.
+
+    Its content is written into our directory if the index has another. The result is None if there is no
+    file to capture; a file that is left out is listed in `files` with its reason. `_search_paths` has searched `path`.
+    """
+    repository.context.left()
+    try:
+        state = repository.state(path)
+        if state is None:
+            return None
+        if stat.S_ISLNK(state.st_mode):
+            target = repository.readlink(path)
+            rule = _find_path_rule(repository, path)
+            if rule and (
+                entry is None or repository.id(b"blob %d\0" % len(target) + target).encode() != entry.oid
+            ):
+                _leave_file_out(files, path, "secret", rule=rule)
+                return None
+            return b"120000", _keep(repository, target, entry)
+        if not stat.S_ISREG(state.st_mode):
+            if not stat.S_ISDIR(state.st_mode):
+                _leave_file_out(files, path, "special-file")
+            return None
+        if state.st_size > most:
+            _leave_file_out(files, path, "too-large", state.st_size)
+            return None
+        with open(repository.open(path), "rb") as stream:
+            content = stream.read(most + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError:
+        _leave_file_out(files, path, "unreadable")
+        return None
+    if len(content) != state.st_size:
+        _leave_file_out(files, path, "changed-meanwhile", state.st_size)
+    oid = repository.id(b"blob %d\0" % len(content) + content).encode()
+    if entry is None or oid != entry.oid or path in files.intended:
+        rule = _find_withholding_rule(repository, path, oid, content)
+        if rule:
+            _leave_file_out(files, path, "secret", state.st_size, rule)
+            return None
+        repository.add(b"blob", content)
+    return _mode(repository, state.st_mode, entry), oid
+
+
+def _find_withholding_rule(repository: Repository, path: bytes, oid: bytes, content: bytes) -> str:
+    """Return the rule that leaves a new file out.
+
+    The rule is empty if the file is captured; git does not have it yet. If there is no time to search a
+    file, it is captured, and counted as `unsearched` later.
+    """
+    name, context = quote(path), repository.context
+    if _is_accepted(repository, name):
+        return ""
+    if path in repository.path_rules:
+        return repository.path_rules[path]
+    if secret_file(os.fsdecode(path), content):  # not its quoted form
+        return "a name of files with secrets"
+    repository.searched += len(content)
+    if repository.searched > SEARCHED:
+        return ""
+    try:
+        places = _places(content, context._replace(deadline=context.deadline - SPARE), 1)
+    except GaveUpError:
+        return ""
+    if not places:
+        repository.clean.add(oid)
+    return f"{places[0][1]} in line {places[0][0]}" if places else ""
+
+
+def _find_path_rule(repository: Repository, path: bytes) -> str:
+    """Return the rule that leaves a new file out for the text of its path, or an empty text."""
+    return "" if _is_accepted(repository, quote(path)) else repository.path_rules.get(path, "")
+
+
+def _find_rule(repository: Repository, path: bytes, content: Optional[bytes]) -> str:
+    """Return the rule that keeps the content of a file out of a diff.
+
+    The rule is empty if the content may be there. No content, and no time to search it, are a rule of their own.
+    """
+    name, context = quote(path), repository.context
+    if _is_accepted(repository, name):
+        return ""
+    if content is None:
+        return UNSEARCHED
+    if secret_file(os.fsdecode(path), content):  # not its quoted form
+        return "a name of files with secrets"
+    try:
+        places = _places(content, context._replace(deadline=context.deadline - SPARE), 1)
+    except GaveUpError:
+        return UNSEARCHED
+    return f"{places[0][1]} in line {places[0][0]}" if places else ""
+
+
+def _is_accepted(repository: Repository, name: str) -> bool:
+    """Return whether the user takes a file in spite of a secret."""
+    return bool({name, f"{os.path.basename(repository.top)}/{name}"} & set(repository.context.accept))
+
+
+def _mode(repository: Repository, mode: int, entry: Optional[Entry]) -> bytes:
+    if entry is not None and entry.mode == b"120000" and repository.config.get("core.symlinks") == "false":
+        return entry.mode
+    if repository.config.get("core.filemode") == "false" and entry is not None:
+        return entry.mode if entry.mode.startswith(b"100") else b"100644"
+    return b"100755" if mode & stat.S_IXUSR else b"100644"
+
+
+def _keep(repository: Repository, content: bytes, entry: Optional[Entry]) -> bytes:
+    """Return the id of a blob.
+
+    The blob is written only if the index has another.
+    """
+    if entry is not None and repository.id(b"blob %d\0" % len(content) + content).encode() == entry.oid:
+        return entry.oid
+    return repository.add(b"blob", content)
+
+
+def _leave_file_out(
+    files: Files, path: bytes, reason: str, size: Optional[int] = None, rule: str = ""
+) -> None:
+    entry = {"path": quote(path), "reason": reason, **({} if size is None else {"bytes": size})}
+    files.left_out.append({**entry, "rule": rule} if rule else entry)
+
+
 # --- reprobuild_portable/capture/notes.py ---
 # Notes on a capture, for people.
 
@@ -5467,11 +5646,7 @@ def _notes(document: Dict[str, Any], mismatched: Collection[str] = ()) -> List[s
                 f"{repository['only_here']}, a directory of this machine: keep it"
             )
         secret = [file for file in repository["left_out"] if file["reason"] == "secret"]
-        notes += [
-            f"{repository['name']}: {file['path']} was left out, it looks like a secret ({file['rule']}): "
-            f"`--accept {shlex.quote(os.path.basename(repository['folder']) + '/' + file['path'])}` captures it"
-            for file in secret[:SAID]
-        ]
+        notes += [_describe_withheld(repository, file) for file in secret[:SAID]]
         if len(secret) > SAID:
             notes.append(
                 f"{repository['name']}: {len(secret) - SAID} more were left out: `left_out` in capture.json"
@@ -5482,6 +5657,13 @@ def _notes(document: Dict[str, Any], mismatched: Collection[str] = ()) -> List[s
             notes.append(
                 f"{repository['name']}: there is no diff, as a commit that no remote has adds {added[0]['path']}"
                 f"{more}, which looks like a secret ({added[0]['rule']}): take it out of the commit, and capture again"
+            )
+        named = repository["diff"].get("named", [])
+        if named:
+            more = f" and {len(named) - 1} more" if len(named) > 1 else ""
+            notes.append(
+                f"{repository['name']}: there is no diff, as it would name {named[0]['path']}{more}, which looks like "
+                f"a secret ({named[0]['rule']}): the bundle has the change"
             )
         removed = repository["diff"].get("removed", [])
         notes += [
@@ -5498,6 +5680,18 @@ def _notes(document: Dict[str, Any], mismatched: Collection[str] = ()) -> List[s
                 f"{repository['name']}: {repository['unsearched']} files were not searched for secrets"
             )
     return notes
+
+
+def _describe_withheld(repository: Mapping[str, Any], file: Mapping[str, Any]) -> str:
+    """Return the note on a file that looks like a secret.
+
+    A path that is the secret is not shown as it is, so no option of a command can repeat it.
+    """
+    start = f"{repository['name']}: {file['path']} was left out"
+    if IN_PATH in file["rule"]:
+        return f"{start}, its path looks like a secret ({file['rule']}): rename it, and capture again"
+    word = shlex.quote(os.path.basename(repository["folder"]) + "/" + file["path"])
+    return f"{start}, it looks like a secret ({file['rule']}): `--accept {word}` captures it"
 
 
 def _list_losses(repositories: Sequence[Mapping[str, Any]]) -> List[str]:
@@ -6051,145 +6245,10 @@ def _read_stated_name(text: str, sections: Sequence[str]) -> str:
     return ""
 
 
-# --- reprobuild_portable/capture/repositories/objects.py ---
-# Contents of files as git objects.
-
-UNSEARCHED = "it could not be searched"
-
-
-def _list_own_filters(repository: Repository) -> Set[str]:
-    """Return the names of the filters in the configuration."""
-    return {key.split(".", 1)[1].rpartition(".")[0] for key in repository.config if key.startswith("filter.")}
-
-
-def _find_filtered_paths(repository: Repository, paths: Iterable[bytes]) -> Set[bytes]:
-    """Return the paths that a filter other than LFS covers.
-
-    The index has no entry for `paths`.
-    """
-    stdin, filters = b"".join(path + b"\0" for path in paths), _list_own_filters(repository)
-    if not stdin or not filters - {"lfs"}:
-        return set()
-    fields = repository.git("check-attr", "-z", "--stdin", "filter", stdin=stdin).split(b"\0")
-    names = zip(fields[0::3], fields[2::3])
-    return {path for path, name in names if name != b"lfs" and name.decode("utf-8", "replace") in filters}
-
-
-def _write_object(
-    repository: Repository, path: bytes, entry: Optional[Entry], files: Files, most: int
-) -> Optional[Tuple[bytes, bytes]]:
-    """Return mode and id of a file, or None.
-
-    Its content is written into our directory if the index has another. The result is None if there is no
-    file to capture; a file that is left out is listed in `files` with its reason.
-    """
-    repository.context.left()
-    try:
-        state = repository.state(path)
-        if state is None:
-            return None
-        if stat.S_ISLNK(state.st_mode):
-            return b"120000", _keep(repository, repository.readlink(path), entry)
-        if not stat.S_ISREG(state.st_mode):
-            if not stat.S_ISDIR(state.st_mode):
-                _leave_file_out(files, path, "special-file")
-            return None
-        if state.st_size > most:
-            _leave_file_out(files, path, "too-large", state.st_size)
-            return None
-        with open(repository.open(path), "rb") as stream:
-            content = stream.read(most + 1)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError:
-        _leave_file_out(files, path, "unreadable")
-        return None
-    if len(content) != state.st_size:
-        _leave_file_out(files, path, "changed-meanwhile", state.st_size)
-    oid = repository.id(b"blob %d\0" % len(content) + content).encode()
-    if entry is None or oid != entry.oid:
-        rule = _find_withholding_rule(repository, path, oid, content)
-        if rule:
-            _leave_file_out(files, path, "secret", state.st_size, rule)
-            return None
-        repository.add(b"blob", content)
-    return _mode(repository, state.st_mode, entry), oid
-
-
-def _find_withholding_rule(repository: Repository, path: bytes, oid: bytes, content: bytes) -> str:
-    """Return the rule that leaves a new file out.
-
-    The rule is empty if the file is captured; git does not have it yet. If there is no time to search a
-    file, it is captured, and counted as `unsearched` later.
-    """
-    name, context = quote(path), repository.context
-    if _is_accepted(repository, name):
-        return ""
-    if secret_file(os.fsdecode(path), content):  # not its quoted form
-        return "a name of files with secrets"
-    repository.searched += len(content)
-    if repository.searched > SEARCHED:
-        return ""
-    try:
-        places = _places(content, context._replace(deadline=context.deadline - SPARE), 1)
-    except GaveUpError:
-        return ""
-    if not places:
-        repository.clean.add(oid)
-    return f"{places[0][1]} in line {places[0][0]}" if places else ""
-
-
-def _find_rule(repository: Repository, path: bytes, content: Optional[bytes]) -> str:
-    """Return the rule that keeps the content of a file out of a diff.
-
-    The rule is empty if the content may be there. No content, and no time to search it, are a rule of their own.
-    """
-    name, context = quote(path), repository.context
-    if _is_accepted(repository, name):
-        return ""
-    if content is None:
-        return UNSEARCHED
-    if secret_file(os.fsdecode(path), content):  # not its quoted form
-        return "a name of files with secrets"
-    try:
-        places = _places(content, context._replace(deadline=context.deadline - SPARE), 1)
-    except GaveUpError:
-        return UNSEARCHED
-    return f"{places[0][1]} in line {places[0][0]}" if places else ""
-
-
-def _is_accepted(repository: Repository, name: str) -> bool:
-    """Return whether the user takes a file in spite of a secret."""
-    return bool({name, f"{os.path.basename(repository.top)}/{name}"} & set(repository.context.accept))
-
-
-def _mode(repository: Repository, mode: int, entry: Optional[Entry]) -> bytes:
-    if entry is not None and entry.mode == b"120000" and repository.config.get("core.symlinks") == "false":
-        return entry.mode
-    if repository.config.get("core.filemode") == "false" and entry is not None:
-        return entry.mode if entry.mode.startswith(b"100") else b"100644"
-    return b"100755" if mode & stat.S_IXUSR else b"100644"
-
-
-def _keep(repository: Repository, content: bytes, entry: Optional[Entry]) -> bytes:
-    """Return the id of a blob.
-
-    The blob is written only if the index has another.
-    """
-    if entry is not None and repository.id(b"blob %d\0" % len(content) + content).encode() == entry.oid:
-        return entry.oid
-    return repository.add(b"blob", content)
-
-
-def _leave_file_out(
-    files: Files, path: bytes, reason: str, size: Optional[int] = None, rule: str = ""
-) -> None:
-    entry = {"path": quote(path), "reason": reason, **({} if size is None else {"bytes": size})}
-    files.left_out.append({**entry, "rule": rule} if rule else entry)
-
-
 # --- reprobuild_portable/capture/repositories/staged.py ---
 # Staged changes of a repository.
+
+_SEARCHABLE = (b"10", b"12")  # the modes of files and links
 
 
 class Staged(NamedTuple):
@@ -6235,27 +6294,28 @@ def _remove_staged_secrets(
     Returns:
         The rule of each removed path.
     """
-    rows = [row for row in staged if row.mode.startswith(b"100")]
+    rows = [row for row in staged if row.mode[:2] in _SEARCHABLE]
     none = b"0" * len(repository.id(b""))
     rows += [
         Staged(b"0", entry.mode, none, entry.oid, path)
         for path, entry in unborn.items()
-        if entry.mode.startswith(b"100")
+        if entry.mode[:2] in _SEARCHABLE
     ]
     if not rows:
         return {}
+    _search_paths(repository, [row.path for row in rows])
+    rules = {row.path: rule for row in rows for rule in [_find_path_rule(repository, row.path)] if rule}
     paths: Dict[bytes, List[Staged]] = {}
     for row in rows:
-        paths.setdefault(row.oid, []).append(row)
-    rules: Dict[bytes, str] = {}
-    undone = []
+        if row.mode.startswith(b"100") and row.path not in rules:
+            paths.setdefault(row.oid, []).append(row)
     with contextlib.suppress(GaveUpError):  # files not searched here are counted later
         for oid, content in _select_searchable(repository, dict.fromkeys(paths, b""))[0]:
             for row in paths[oid]:
                 rule = _find_withholding_rule(repository, row.path, oid, content)
                 if rule:
                     rules[row.path] = rule
-                    undone.append(b"%s %s\t%s\0" % (row.mode_before, row.before, row.path))
+    undone = [b"%s %s\t%s\0" % (row.mode_before, row.before, row.path) for row in rows if row.path in rules]
     if undone:
         repository.write_index("update-index", "-z", "--index-info", stdin=b"".join(undone))
     return rules
@@ -6357,8 +6417,8 @@ def _diff(repository: Repository, facts: Dict[str, Any], name: str, moved: Dict[
     """Write the diff from a remote's commit to the files.
 
     It is for people, and for readers of the chapter's recipe. Without such a commit, it starts at the commit
-    that is checked out, else at an empty tree. There is no diff if an unpushed commit added a secret: no reader of a
-    snapshot takes such a diff, and the bundle has the content.
+    that is checked out, else at an empty tree. There is no diff if an unpushed commit added a secret, or if it would
+    name a path that is one: no reader of a snapshot takes such a diff, and the bundle has the content.
     """
     start = facts["base"] or facts["head"]
     if start is None:
@@ -6371,6 +6431,10 @@ def _diff(repository: Repository, facts: Dict[str, Any], name: str, moved: Dict[
     )  # fmt: skip
     try:
         before, after = _list_changed(repository, tree, facts["worktree"])
+        named = _find_secret_paths((file.path for file in (*before, *after)), repository.context)
+        if named:
+            rows = [{"path": quote(path), "rule": f"{rule} {IN_PATH}"} for path, rule in named.items()]
+            return {"file": None, "from": start, "reason": "secret", "named": rows[:LISTED]}
         rules = _find_secrets(repository, [file for file in after if file.oid not in repository.clean])
         added = {file: rule for file, rule in rules.items() if rule != UNSEARCHED}
         if added:
@@ -6771,6 +6835,7 @@ def _look_untracked(repository: Repository, entries: Mapping[bytes, Entry], file
             if state is not None:
                 waiting.append((state.st_size, path, stat.S_ISLNK(state.st_mode)))
     hidden = _find_filtered_paths(repository, [path for _, path, _ in waiting])
+    _search_paths(repository, [path for _, path, _ in waiting])
     total = count = 0
     for size, path, linked in sorted(waiting):
         if path in hidden and not linked:
@@ -6921,6 +6986,7 @@ def _look(
     pointers = dict(_read_blobs(repository, sorted({entries[path].oid for path in large})))
     filters = _list_own_filters(repository)
     strange = {path for path, name in filtered.items() if name.decode("utf-8", "replace") in filters} - large
+    _search_paths(repository, touched | converted | set(filtered))
     for path, entry in entries.items():
         if entry.mode == b"160000":
             _look_inside(repository, path, entry, files)
@@ -8087,6 +8153,11 @@ def _pack(folder: str, seconds: float) -> int:
     return 0
 
 
+def _describe_place(place: Mapping[str, Any]) -> str:
+    """Return the file and line of a secret, or the path that is one."""
+    return f"the path {place['file']}" if "part" in place else f"{place['file']}:{place['line']}"
+
+
 def _describe_commit(place: Mapping[str, Any]) -> str:
     """Return the commit of a secret, and the consequence."""
     if not place.get("commit"):
@@ -8108,7 +8179,7 @@ def _finish(report: Dict[str, Any], as_json: bool, code: int) -> int:
     lines += [f"withheld: {value['name']} ({value['what']})" for value in report["withheld"]]
     lines += report["notes"]
     lines += [
-        f"a secret ({warning['rule']}) in {warning['repository']}, {warning['file']}:{warning['line']}"
+        f"a secret ({warning['rule']}) in {warning['repository']}, {_describe_place(warning)}"
         f"{_describe_commit(warning)}"
         for warning in report["warnings"][:SAID]
     ]

@@ -37,6 +37,7 @@ from reprobuild.resolve.system.missing_list import count_rpms, rule_missing_list
 from reprobuild.snapshot.capture_model import CaptureFacts
 from reprobuild.snapshot.model import Requirement, Snapshot
 from reprobuild.snapshot.parsers.pip_freeze_unique import is_open
+from reprobuild_portable.secrets import GONE
 
 _OTHER_RAN = "if another Python ran, `python -V` in its environment prints the version for --python"
 _SHOWN = 3  # names in one question
@@ -153,12 +154,17 @@ def _lost_files(snapshot: Snapshot, decisions: Decisions) -> Iterator[SnapshotQu
 
 
 def _capture_options(captured: CaptureFacts, subjects: Collection[str]) -> str:
-    """Return the options of `capture` for files that were left out because they look like secrets."""
+    """Return the options of `capture` for files that were left out because they look like secrets.
+
+    No option can name a path that is the secret: the capture has `***` in its place.
+    """
     files = [
         f"{posixpath.basename(unquote_directory(repository.folder))}/{file.path}"
         for repository in captured.repositories
         for file in repository.left_out
-        if file.reason == "secret" and f"{repository.name}/{escape_text(file.path)}" in subjects
+        if file.reason == "secret"
+        and GONE not in file.path
+        and f"{repository.name}/{escape_text(file.path)}" in subjects
     ]
     return " ".join(f"--accept {shlex.quote(file)}" for file in files[:_SHOWN])
 

@@ -9,6 +9,7 @@ from typing import Any, Collection, Dict, List, Mapping, Sequence
 from reprobuild_portable.capture.freeze import _line
 from reprobuild_portable.capture.interpreter import INTERPRETER
 from reprobuild_portable.capture.limits import NAMED, SAID
+from reprobuild_portable.capture.repositories.objects import IN_PATH
 
 
 def _notes(document: Dict[str, Any], mismatched: Collection[str] = ()) -> List[str]:
@@ -86,11 +87,7 @@ def _notes(document: Dict[str, Any], mismatched: Collection[str] = ()) -> List[s
                 f"{repository['only_here']}, a directory of this machine: keep it"
             )
         secret = [file for file in repository["left_out"] if file["reason"] == "secret"]
-        notes += [
-            f"{repository['name']}: {file['path']} was left out, it looks like a secret ({file['rule']}): "
-            f"`--accept {shlex.quote(os.path.basename(repository['folder']) + '/' + file['path'])}` captures it"
-            for file in secret[:SAID]
-        ]
+        notes += [_describe_withheld(repository, file) for file in secret[:SAID]]
         if len(secret) > SAID:
             notes.append(
                 f"{repository['name']}: {len(secret) - SAID} more were left out: `left_out` in capture.json"
@@ -101,6 +98,13 @@ def _notes(document: Dict[str, Any], mismatched: Collection[str] = ()) -> List[s
             notes.append(
                 f"{repository['name']}: there is no diff, as a commit that no remote has adds {added[0]['path']}"
                 f"{more}, which looks like a secret ({added[0]['rule']}): take it out of the commit, and capture again"
+            )
+        named = repository["diff"].get("named", [])
+        if named:
+            more = f" and {len(named) - 1} more" if len(named) > 1 else ""
+            notes.append(
+                f"{repository['name']}: there is no diff, as it would name {named[0]['path']}{more}, which looks like "
+                f"a secret ({named[0]['rule']}): the bundle has the change"
             )
         removed = repository["diff"].get("removed", [])
         notes += [
@@ -117,6 +121,18 @@ def _notes(document: Dict[str, Any], mismatched: Collection[str] = ()) -> List[s
                 f"{repository['name']}: {repository['unsearched']} files were not searched for secrets"
             )
     return notes
+
+
+def _describe_withheld(repository: Mapping[str, Any], file: Mapping[str, Any]) -> str:
+    """Return the note on a file that looks like a secret.
+
+    A path that is the secret is not shown as it is, so no option of a command can repeat it.
+    """
+    start = f"{repository['name']}: {file['path']} was left out"
+    if IN_PATH in file["rule"]:
+        return f"{start}, its path looks like a secret ({file['rule']}): rename it, and capture again"
+    word = shlex.quote(os.path.basename(repository["folder"]) + "/" + file["path"])
+    return f"{start}, it looks like a secret ({file['rule']}): `--accept {word}` captures it"
 
 
 def _list_losses(repositories: Sequence[Mapping[str, Any]]) -> List[str]:

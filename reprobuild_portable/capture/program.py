@@ -119,6 +119,11 @@ def _pack(folder: str, seconds: float) -> int:
     return 0
 
 
+def _describe_place(place: Mapping[str, Any]) -> str:
+    """Return the file and line of a secret, or the path that is one."""
+    return f"the path {place['file']}" if "part" in place else f"{place['file']}:{place['line']}"
+
+
 def _describe_commit(place: Mapping[str, Any]) -> str:
     """Return the commit of a secret, and the consequence."""
     if not place.get("commit"):
@@ -140,7 +145,7 @@ def _finish(report: Dict[str, Any], as_json: bool, code: int) -> int:
     lines += [f"withheld: {value['name']} ({value['what']})" for value in report["withheld"]]
     lines += report["notes"]
     lines += [
-        f"a secret ({warning['rule']}) in {warning['repository']}, {warning['file']}:{warning['line']}"
+        f"a secret ({warning['rule']}) in {warning['repository']}, {_describe_place(warning)}"
         f"{_describe_commit(warning)}"
         for warning in report["warnings"][:SAID]
     ]

@@ -8,9 +8,9 @@ from typing import IO, Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 from reprobuild_portable.capture.files import quote
 from reprobuild_portable.capture.limits import DIFF, LISTED
 from reprobuild_portable.capture.model import GaveUpError
-from reprobuild_portable.capture.repositories.objects import UNSEARCHED, _find_rule
+from reprobuild_portable.capture.repositories.objects import IN_PATH, UNSEARCHED, _find_rule
 from reprobuild_portable.capture.repositories.repository import Repository
-from reprobuild_portable.capture.repositories.search import _select_searchable
+from reprobuild_portable.capture.repositories.search import _find_secret_paths, _select_searchable
 
 
 class ChangedFile(NamedTuple):
@@ -25,8 +25,8 @@ def _diff(repository: Repository, facts: Dict[str, Any], name: str, moved: Dict[
     """Write the diff from a remote's commit to the files.
 
     It is for people, and for readers of the chapter's recipe. Without such a commit, it starts at the commit
-    that is checked out, else at an empty tree. There is no diff if an unpushed commit added a secret: no reader of a
-    snapshot takes such a diff, and the bundle has the content.
+    that is checked out, else at an empty tree. There is no diff if an unpushed commit added a secret, or if it would
+    name a path that is one: no reader of a snapshot takes such a diff, and the bundle has the content.
     """
     start = facts["base"] or facts["head"]
     if start is None:
@@ -39,6 +39,10 @@ def _diff(repository: Repository, facts: Dict[str, Any], name: str, moved: Dict[
     )  # fmt: skip
     try:
         before, after = _list_changed(repository, tree, facts["worktree"])
+        named = _find_secret_paths((file.path for file in (*before, *after)), repository.context)
+        if named:
+            rows = [{"path": quote(path), "rule": f"{rule} {IN_PATH}"} for path, rule in named.items()]
+            return {"file": None, "from": start, "reason": "secret", "named": rows[:LISTED]}
         rules = _find_secrets(repository, [file for file in after if file.oid not in repository.clean])
         added = {file: rule for file, rule in rules.items() if rule != UNSEARCHED}
         if added:

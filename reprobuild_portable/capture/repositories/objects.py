@@ -10,10 +10,17 @@ from reprobuild_portable.capture.files import quote
 from reprobuild_portable.capture.limits import SEARCHED, SPARE
 from reprobuild_portable.capture.model import GaveUpError
 from reprobuild_portable.capture.repositories.repository import Entry, Files, Repository
-from reprobuild_portable.capture.repositories.search import _places
+from reprobuild_portable.capture.repositories.search import _find_secret_paths, _places
 from reprobuild_portable.secrets.files import secret_file
 
 UNSEARCHED = "it could not be searched"
+IN_PATH = "in its path"
+
+
+def _search_paths(repository: Repository, paths: Iterable[bytes]) -> None:
+    """Remember the paths whose text holds a secret: `_find_withholding_rule` leaves such a new file out."""
+    rules = _find_secret_paths(paths, repository.context)
+    repository.path_rules.update((path, f"{rule} {IN_PATH}") for path, rule in rules.items())
 
 
 def _list_own_filters(repository: Repository) -> Set[str]:
@@ -40,7 +47,7 @@ def _write_object(
     """Return mode and id of a file, or None.
 
     Its content is written into our directory if the index has another. The result is None if there is no
-    file to capture; a file that is left out is listed in `files` with its reason.
+    file to capture; a file that is left out is listed in `files` with its reason. `_search_paths` has searched `path`.
     """
     repository.context.left()
     try:
@@ -48,7 +55,14 @@ def _write_object(
         if state is None:
             return None
         if stat.S_ISLNK(state.st_mode):
-            return b"120000", _keep(repository, repository.readlink(path), entry)
+            target = repository.readlink(path)
+            rule = _find_path_rule(repository, path)
+            if rule and (
+                entry is None or repository.id(b"blob %d\0" % len(target) + target).encode() != entry.oid
+            ):
+                _leave_file_out(files, path, "secret", rule=rule)
+                return None
+            return b"120000", _keep(repository, target, entry)
         if not stat.S_ISREG(state.st_mode):
             if not stat.S_ISDIR(state.st_mode):
                 _leave_file_out(files, path, "special-file")
@@ -66,7 +80,7 @@ def _write_object(
     if len(content) != state.st_size:
         _leave_file_out(files, path, "changed-meanwhile", state.st_size)
     oid = repository.id(b"blob %d\0" % len(content) + content).encode()
-    if entry is None or oid != entry.oid:
+    if entry is None or oid != entry.oid or path in files.intended:
         rule = _find_withholding_rule(repository, path, oid, content)
         if rule:
             _leave_file_out(files, path, "secret", state.st_size, rule)
@@ -84,6 +98,8 @@ def _find_withholding_rule(repository: Repository, path: bytes, oid: bytes, cont
     name, context = quote(path), repository.context
     if _is_accepted(repository, name):
         return ""
+    if path in repository.path_rules:
+        return repository.path_rules[path]
     if secret_file(os.fsdecode(path), content):  # not its quoted form
         return "a name of files with secrets"
     repository.searched += len(content)
@@ -96,6 +112,11 @@ def _find_withholding_rule(repository: Repository, path: bytes, oid: bytes, cont
     if not places:
         repository.clean.add(oid)
     return f"{places[0][1]} in line {places[0][0]}" if places else ""
+
+
+def _find_path_rule(repository: Repository, path: bytes) -> str:
+    """Return the rule that leaves a new file out for the text of its path, or an empty text."""
+    return "" if _is_accepted(repository, quote(path)) else repository.path_rules.get(path, "")
 
 
 def _find_rule(repository: Repository, path: bytes, content: Optional[bytes]) -> str:

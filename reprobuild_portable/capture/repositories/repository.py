@@ -123,6 +123,7 @@ class Repository:
         self.borrowed = _check_borrowed(top, self.common, program, context)
         self.clean: Set[bytes] = set()  # ids of new files without secrets
         self.searched = 0  # bytes
+        self.path_rules: Dict[bytes, str] = {}  # of paths whose text holds a secret
         self.above: Optional[Tuple[bytes, int]] = None  # the directory of the last file, and its descriptor
         self.scratch = tempfile.mkdtemp(dir=context.scratch)
         self.objects = os.path.join(self.scratch, "objects")

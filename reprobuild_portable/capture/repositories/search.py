@@ -17,16 +17,20 @@ def _search(
 ) -> Dict[str, Any]:
     """Search the whole content of the bundle for secrets.
 
-    The result has file, line and rule, never the text. The content is kept: a build from it is refused, and
-    no content is lost. `unsearched` counts the files that were too many to be searched, the largest ones,
-    and those without time left; it is at least 1 if not even their number is known. `new` has path by id, if
-    it is known.
+    The result has file, line and rule, never the text. The line is 0 if the path itself is the secret. The content
+    is kept: a build from it is refused, and no content is lost. `unsearched` counts the files that were too many to
+    be searched, the largest ones, and those without time left; it is at least 1 if not even their number is known.
+    `new` has path by id, if it is known.
     """
     context = repository.context._replace(deadline=repository.context.deadline - SPARE)
     repository.context = context
     by_place: Dict[Tuple[str, int, str], bytes] = {}
     try:
         new = _list_bundle_content(repository, facts) if new is None else new
+        named = _find_secret_paths(new.values(), context)
+        for oid, path in new.items():
+            if path in named and not any(other.startswith(path + b"/") for other in named):
+                by_place[quote(path), 0, named[path]] = oid
         new = {oid: path for oid, path in new.items() if oid not in repository.clean}
         contents, unsearched = _select_searchable(repository, new)
     except GaveUpError:
@@ -44,6 +48,9 @@ def _search(
         {"file": place[0], "line": place[1], "rule": place[2], "commit": commits.get(by_place[place], "")}
         for place in listing
     ]
+    for secret in secrets:
+        if not secret["line"]:
+            secret["part"] = "path"
     return {"secrets": secrets, "unsearched": unsearched}
 
 
@@ -119,6 +126,19 @@ def _places(content: bytes, context: Context, most: int = LISTED) -> List[Tuple[
         if at >= 0:
             places.append((content.count(b"\n", 0, at) + 1, "variable"))
     return places
+
+
+def _find_secret_paths(paths: Iterable[bytes], context: Context) -> Dict[bytes, str]:
+    """Return the rule of each path whose text holds a secret.
+
+    Raises:
+        GaveUpError: no time is left.
+    """
+    distinct = sorted(set(paths))
+    if not _places(b"\n".join(distinct), context, 1):  # ten times as fast as a search for each
+        return {}
+    places = ((path, _places(path, context, 1)) for path in distinct)
+    return {path: rows[0][1] for path, rows in places if rows}
 
 
 def _select_smallest(repository: Repository, oids: Iterable[bytes]) -> Tuple[List[bytes], int]:

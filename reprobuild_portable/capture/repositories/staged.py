@@ -7,9 +7,16 @@ from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from reprobuild_portable.capture.files import quote
 from reprobuild_portable.capture.model import GaveUpError
-from reprobuild_portable.capture.repositories.objects import _find_withholding_rule, _leave_file_out
+from reprobuild_portable.capture.repositories.objects import (
+    _find_path_rule,
+    _find_withholding_rule,
+    _leave_file_out,
+    _search_paths,
+)
 from reprobuild_portable.capture.repositories.repository import Entry, Files, Head, Repository
 from reprobuild_portable.capture.repositories.search import _select_searchable
+
+_SEARCHABLE = (b"10", b"12")  # the modes of files and links
 
 
 class Staged(NamedTuple):
@@ -55,27 +62,28 @@ def _remove_staged_secrets(
     Returns:
         The rule of each removed path.
     """
-    rows = [row for row in staged if row.mode.startswith(b"100")]
+    rows = [row for row in staged if row.mode[:2] in _SEARCHABLE]
     none = b"0" * len(repository.id(b""))
     rows += [
         Staged(b"0", entry.mode, none, entry.oid, path)
         for path, entry in unborn.items()
-        if entry.mode.startswith(b"100")
+        if entry.mode[:2] in _SEARCHABLE
     ]
     if not rows:
         return {}
+    _search_paths(repository, [row.path for row in rows])
+    rules = {row.path: rule for row in rows for rule in [_find_path_rule(repository, row.path)] if rule}
     paths: Dict[bytes, List[Staged]] = {}
     for row in rows:
-        paths.setdefault(row.oid, []).append(row)
-    rules: Dict[bytes, str] = {}
-    undone = []
+        if row.mode.startswith(b"100") and row.path not in rules:
+            paths.setdefault(row.oid, []).append(row)
     with contextlib.suppress(GaveUpError):  # files not searched here are counted later
         for oid, content in _select_searchable(repository, dict.fromkeys(paths, b""))[0]:
             for row in paths[oid]:
                 rule = _find_withholding_rule(repository, row.path, oid, content)
                 if rule:
                     rules[row.path] = rule
-                    undone.append(b"%s %s\t%s\0" % (row.mode_before, row.before, row.path))
+    undone = [b"%s %s\t%s\0" % (row.mode_before, row.before, row.path) for row in rows if row.path in rules]
     if undone:
         repository.write_index("update-index", "-z", "--index-info", stdin=b"".join(undone))
     return rules

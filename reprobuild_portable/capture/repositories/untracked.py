@@ -16,6 +16,7 @@ from reprobuild_portable.capture.repositories.folders import find_top
 from reprobuild_portable.capture.repositories.objects import (
     _find_filtered_paths,
     _leave_file_out,
+    _search_paths,
     _write_object,
 )
 from reprobuild_portable.capture.repositories.repository import Entry, Files, Repository, _names
@@ -52,6 +53,7 @@ def _look_untracked(repository: Repository, entries: Mapping[bytes, Entry], file
             if state is not None:
                 waiting.append((state.st_size, path, stat.S_ISLNK(state.st_mode)))
     hidden = _find_filtered_paths(repository, [path for _, path, _ in waiting])
+    _search_paths(repository, [path for _, path, _ in waiting])
     total = count = 0
     for size, path, linked in sorted(waiting):
         if path in hidden and not linked:

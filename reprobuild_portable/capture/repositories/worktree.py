@@ -16,6 +16,7 @@ from reprobuild_portable.capture.repositories.objects import (
     _find_filtered_paths,
     _leave_file_out,
     _list_own_filters,
+    _search_paths,
     _write_object,
 )
 from reprobuild_portable.capture.repositories.repository import Entry, Files, Repository
@@ -61,6 +62,7 @@ def _look(
     pointers = dict(_read_blobs(repository, sorted({entries[path].oid for path in large})))
     filters = _list_own_filters(repository)
     strange = {path for path, name in filtered.items() if name.decode("utf-8", "replace") in filters} - large
+    _search_paths(repository, touched | converted | set(filtered))
     for path, entry in entries.items():
         if entry.mode == b"160000":
             _look_inside(repository, path, entry, files)
