@@ -4747,9 +4747,9 @@ def _select_smallest(repository: Repository, oids: Iterable[bytes]) -> Tuple[Lis
 
 
 def _read_blobs(
-    repository: Repository, oids: Sequence[bytes], most: int = 0
+    repository: Repository, oids: Sequence[bytes], most: int = 0, kind: bytes = b"blob"
 ) -> Iterator[Tuple[bytes, bytes]]:
-    """Return an iterator of id and content of existing blobs.
+    """Return an iterator of id and content of existing blobs, or of the objects of another kind.
 
     Raises:
         GaveUpError: together they have more than `most` bytes, if that is not 0.
@@ -4757,10 +4757,10 @@ def _read_blobs(
     if not oids:
         return iter(())
     stdin = b"".join(oid + b"\n" for oid in oids)
-    return _objects(repository.git("cat-file", "--batch", stdin=stdin, most=most), repository.context)
+    return _objects(repository.git("cat-file", "--batch", stdin=stdin, most=most), repository.context, kind)
 
 
-def _objects(output: bytes, context: Context) -> Iterator[Tuple[bytes, bytes]]:
+def _objects(output: bytes, context: Context, kind: bytes) -> Iterator[Tuple[bytes, bytes]]:
     at = 0
     while at < len(output):
         context.left()
@@ -4768,7 +4768,7 @@ def _objects(output: bytes, context: Context) -> Iterator[Tuple[bytes, bytes]]:
         words = output[at:end].split(b" ")
         at = end + 1
         if words[-1] != b"missing":
-            if words[1] == b"blob":
+            if words[1] == kind:
                 yield words[0], output[at : at + int(words[2])]
             at += int(words[2]) + 1
 
@@ -6401,6 +6401,57 @@ def _new_blobs(staged: Optional[Sequence[Staged]], files: Files) -> Optional[Dic
     return {oid: path for path, (mode, oid) in sorted(rows, reverse=True) if mode != b"160000"}
 
 
+# --- reprobuild_portable/capture/repositories/commits.py ---
+# Search for secrets in the messages and names of the commits in a bundle.
+
+# Headers that people write. A merge has the whole signed tag that it merged in `mergetag`.
+_PARTS = {b"author": "author", b"committer": "committer", b"mergetag": "tag"}
+_AT_ONCE = 200  # commits that are searched as one text
+
+
+def _search_commits(repository: Repository, facts: Mapping[str, Any]) -> List[Dict[str, Any]]:
+    """Return part, line and rule of each secret in the commits that no remote has, never the text.
+
+    The commit is kept: its id would change without the text.
+
+    Raises:
+        GaveUpError: no time is left, or the commits are too large.
+    """
+    if not facts["head"] or facts["prerequisites"] == [facts["head"]]:
+        return []
+    above = [facts["head"], *(f"^{prerequisite}" for prerequisite in facts["prerequisites"])]
+    oids = repository.git("rev-list", "--reverse", *above, "--", most=SEARCHED).split()
+    commits = list(_read_blobs(repository, oids, SEARCHED, b"commit"))
+    places: List[Dict[str, Any]] = []
+    for start in range(0, len(commits), _AT_ONCE):
+        some = [(oid, list(_parts(content))) for oid, content in commits[start : start + _AT_ONCE]]
+        whole = b"\n\n".join(text for _, parts in some for _, text in parts)
+        if not _places(whole, repository.context, 1):  # ten times as fast as a search for each
+            continue
+        places += [
+            {"file": "", "line": line, "rule": rule, "commit": oid.decode(), "part": part}
+            for oid, parts in some
+            for part, text in parts
+            for line, rule in _places(text, repository.context)
+        ]
+    return places[:LISTED]
+
+
+def _parts(commit: bytes) -> Iterator[Tuple[str, bytes]]:
+    """Yield the name and text of each part of a commit that people write.
+
+    A signature is none: it is public, and has any shape.
+    """
+    headers, _, message = commit.partition(b"\n\n")
+    for header in headers.replace(b"\n ", b"\0").split(
+        b"\n"
+    ):  # a blank continues a header; no commit has a NUL
+        name, _, text = header.partition(b" ")
+        if name in _PARTS:
+            yield _PARTS[name], text.replace(b"\0", b"\n")
+    yield "message", message
+
+
 # --- reprobuild_portable/capture/repositories/diff.py ---
 # The diff of a repository, for people.
 
@@ -7184,6 +7235,10 @@ def take_repository(context: Context, top: str, name: str, installed: bool) -> T
     if searched:  # last of all: without time for it, all else is kept
         new = _new_blobs(staged, files) if facts["prerequisites"] == [head.commit] else None
         facts.update(_search(repository, facts, new))
+        try:
+            facts["secrets"] = [*facts["secrets"], *_search_commits(repository, facts)][:LISTED]
+        except GaveUpError:
+            facts["unsearched"] += 1  # all messages together
     return Taken(facts, files=moved)
 
 
@@ -8154,8 +8209,10 @@ def _pack(folder: str, seconds: float) -> int:
 
 
 def _describe_place(place: Mapping[str, Any]) -> str:
-    """Return the file and line of a secret, or the path that is one."""
-    return f"the path {place['file']}" if "part" in place else f"{place['file']}:{place['line']}"
+    """Return the file and line of a secret, the path that is one, or the part of a commit."""
+    if "part" in place:
+        return f"the {place['part']} {place['file']}".rstrip()
+    return f"{place['file']}:{place['line']}"
 
 
 def _describe_commit(place: Mapping[str, Any]) -> str:

@@ -120,8 +120,10 @@ def _pack(folder: str, seconds: float) -> int:
 
 
 def _describe_place(place: Mapping[str, Any]) -> str:
-    """Return the file and line of a secret, or the path that is one."""
-    return f"the path {place['file']}" if "part" in place else f"{place['file']}:{place['line']}"
+    """Return the file and line of a secret, the path that is one, or the part of a commit."""
+    if "part" in place:
+        return f"the {place['part']} {place['file']}".rstrip()
+    return f"{place['file']}:{place['line']}"
 
 
 def _describe_commit(place: Mapping[str, Any]) -> str:

@@ -7,8 +7,9 @@ from typing import Any, Dict
 
 from reprobuild_portable.capture.files import _path, _text, quote
 from reprobuild_portable.capture.limits import LISTED
-from reprobuild_portable.capture.model import Context, Taken
+from reprobuild_portable.capture.model import Context, GaveUpError, Taken
 from reprobuild_portable.capture.repositories.bundle import _bundle, _new_blobs
+from reprobuild_portable.capture.repositories.commits import _search_commits
 from reprobuild_portable.capture.repositories.diff import _diff
 from reprobuild_portable.capture.repositories.history import (
     _base,
@@ -93,4 +94,8 @@ def take_repository(context: Context, top: str, name: str, installed: bool) -> T
     if searched:  # last of all: without time for it, all else is kept
         new = _new_blobs(staged, files) if facts["prerequisites"] == [head.commit] else None
         facts.update(_search(repository, facts, new))
+        try:
+            facts["secrets"] = [*facts["secrets"], *_search_commits(repository, facts)][:LISTED]
+        except GaveUpError:
+            facts["unsearched"] += 1  # all messages together
     return Taken(facts, files=moved)

@@ -161,9 +161,9 @@ def _select_smallest(repository: Repository, oids: Iterable[bytes]) -> Tuple[Lis
 
 
 def _read_blobs(
-    repository: Repository, oids: Sequence[bytes], most: int = 0
+    repository: Repository, oids: Sequence[bytes], most: int = 0, kind: bytes = b"blob"
 ) -> Iterator[Tuple[bytes, bytes]]:
-    """Return an iterator of id and content of existing blobs.
+    """Return an iterator of id and content of existing blobs, or of the objects of another kind.
 
     Raises:
         GaveUpError: together they have more than `most` bytes, if that is not 0.
@@ -171,10 +171,10 @@ def _read_blobs(
     if not oids:
         return iter(())
     stdin = b"".join(oid + b"\n" for oid in oids)
-    return _objects(repository.git("cat-file", "--batch", stdin=stdin, most=most), repository.context)
+    return _objects(repository.git("cat-file", "--batch", stdin=stdin, most=most), repository.context, kind)
 
 
-def _objects(output: bytes, context: Context) -> Iterator[Tuple[bytes, bytes]]:
+def _objects(output: bytes, context: Context, kind: bytes) -> Iterator[Tuple[bytes, bytes]]:
     at = 0
     while at < len(output):
         context.left()
@@ -182,6 +182,6 @@ def _objects(output: bytes, context: Context) -> Iterator[Tuple[bytes, bytes]]:
         words = output[at:end].split(b" ")
         at = end + 1
         if words[-1] != b"missing":
-            if words[1] == b"blob":
+            if words[1] == kind:
                 yield words[0], output[at : at + int(words[2])]
             at += int(words[2]) + 1
