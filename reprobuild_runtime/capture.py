@@ -1513,7 +1513,7 @@ NOTHING = re.compile(
 )
 # Names that stand before `:` and ` = ` for much else: there the value must look like a secret, too.
 LOOSE = re.compile(r"(?i)keys?|pass|sig|signature|tokens|cookies?|sas|dsn")
-OPTION = re.compile(r"(?<![^\s\"'=])(--?[A-Za-z][A-Za-z0-9_-]{1,60})(?: {1,9}|=)(?!<<<)(?=\S)")
+OPTION = re.compile(r"(?<![^\s\"'=])(--?[A-Za-z][A-Za-z0-9_.-]{1,60})(?: {1,9}|=)(?!<<<)(?=\S)")
 # What a shell takes for one word; a quote that is never closed reaches to the end.
 WORD = re.compile(r"(?:\"(?:[^\"\\]|\\.)*(?:\"|\\?\Z)|'[^']*(?:'|\Z)|[^\s\"'])+", re.DOTALL)
 LOGIN = re.compile(rf"(?<![^\s\"'])(-[uU]|--user|--proxy-user)( {{1,9}}|=|)({WORD.pattern})", re.DOTALL)
@@ -1537,6 +1537,22 @@ def option_name(match: re.Match[str]) -> str:
     """Return the name of an option as the name of a variable; `--pwd` has a password, the variable PWD a directory."""
     name = match[1].lstrip("-").replace("-", "_")
     return "password" if name.lower() == "pwd" and match[1].startswith("--") else name
+
+
+def secret_option(name: str, value: str) -> str | None:
+    """Return the rule that makes the value of an option a secret, or None.
+
+    An option with dots sets a field of a configuration (`--wandb.key`). The field of a name like `--data.key` is
+    seldom a secret, so its value must look like one.
+    """
+    group, _, field = name.rpartition(".")
+    rule = secret_name(name.replace(".", "_"), value)
+    if not group or not rule or rule_of_name(name):
+        return rule
+    if not rule_of_name(field):
+        return None
+    loose = rule != "named" and field.lower() != "pass" and LOOSE.fullmatch(field)
+    return rule if not loose or (len(value) >= 16 and looks_generated(value)) else None
 
 
 def without_login(match: re.Match[str]) -> str:
@@ -1599,7 +1615,7 @@ COMMANDS: tuple[tuple[str, tuple[str, ...], str, str, bool], ...] = (
     (
         "redis",
         ("redis-cli", "keydb-cli", "valkey-cli"),
-        rf"{_PROGRAM}(?:redis|keydb|valkey)-cli{_BETWEEN}(?:-a[ \t]{{1,4}}|--pass[ \t]{{1,4}}){_WORD}",
+        rf"{_PROGRAM}(?:redis|keydb|valkey)-cli{_BETWEEN}(?:-a[ \t]{{0,4}}|--pass[ \t]{{1,4}}){_WORD}",
         "[ \\t]-(?:a|-pass)",
         True,
     ),
@@ -3884,7 +3900,7 @@ def _without_options(text: str) -> str:
     parts, at = [], 0
     for match in OPTION.finditer(text):
         name, value = option_name(match), text[match.end() : match.end() + 200].split()[0]
-        if match.start() >= at and secret_name(name, value):
+        if match.start() >= at and secret_option(name, value):
             parts.append(f"{text[at : match.end(1)]} {GONE}")
             word = WORD.match(text, match.end())
             at = word.end() if word else match.end()
@@ -5196,7 +5212,7 @@ def _option_inside(value: str) -> str | None:
     """Return the rule for a secret after an option (`--token abc`), or None."""
     for match in OPTION.finditer(value):
         word = value[match.end() : match.end() + _NEAR].split()[0].strip("\"',;")
-        rule = secret_name(option_name(match), word)
+        rule = secret_option(option_name(match), word)
         nothing = NOTHING.fullmatch(word) or _TEMPLATE.match(word) or re.match(r"-|[~.]{0,2}/", word)
         loose = LOOSE.fullmatch(match[1].lstrip("-")) and not (len(word) >= 16 and looks_generated(word))
         if rule and not nothing and not loose:
@@ -7561,6 +7577,8 @@ def take_command(context: Context) -> Taken:
     return Taken({"argv": argv, "folder": _path(os.getcwd()), "processes": chain})
 
 
+# Programs that take a password behind `-a`, with or without a space.
+_CACHES = r"(?:redis|keydb|valkey)-cli"
 # Programs that take a password behind `-p`, without a space.
 _DATABASES = r"mysql(?:dump|admin|import|sh)?|mariadb(?:-[a-z]{1,9})?"
 
@@ -7573,21 +7591,24 @@ def redact_arguments(words: Iterable[str]) -> List[str]:
     """
     out: List[str] = []
     after = program = ""
-    database = False
+    database = cache = False
     words = list(words)
     for word, judged_word in zip(words, _redact_by_context(words)):
         database = database or re.fullmatch(_DATABASES, os.path.basename(word)) is not None
+        cache = cache or re.fullmatch(_CACHES, os.path.basename(word)) is not None
         name = after.lstrip("-").replace("-", "_")
         login = after in ("-u", "--user", "--proxy-user") and ":" in word
+        login = login or (cache and after == "-a")
         login = login or (after == "-p" and os.path.basename(program) == "sshpass")
-        if after.startswith("-") and not word.startswith("-") and (login or secret_name(name, word)):
+        if after.startswith("-") and not word.startswith("-") and (login or secret_option(name, word)):
             out.append(GONE)
         else:
             cut = GONE if secret_value(word) and "://" not in word else redact(judged_word)
             glued = os.path.basename(after) == "sshpass" or database
             # Not the options of openssl: they may be in one line with a database.
             glued = glued and re.match(r"-p(?!ass(?:in|out|word)?\Z).", word, re.DOTALL) is not None
-            out.append(f"-p{GONE}" if glued else cut[:LONGEST_WORD])
+            glued = glued or (cache and re.match("-a.", word, re.DOTALL) is not None)
+            out.append(word[:2] + GONE if glued else cut[:LONGEST_WORD])
         program = program if word.startswith("-") else word
         after = word
     return _redact_by_context(out)

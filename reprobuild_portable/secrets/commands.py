@@ -50,7 +50,7 @@ COMMANDS: tuple[tuple[str, tuple[str, ...], str, str, bool], ...] = (
     (
         "redis",
         ("redis-cli", "keydb-cli", "valkey-cli"),
-        rf"{_PROGRAM}(?:redis|keydb|valkey)-cli{_BETWEEN}(?:-a[ \t]{{1,4}}|--pass[ \t]{{1,4}}){_WORD}",
+        rf"{_PROGRAM}(?:redis|keydb|valkey)-cli{_BETWEEN}(?:-a[ \t]{{0,4}}|--pass[ \t]{{1,4}}){_WORD}",
         "[ \\t]-(?:a|-pass)",
         True,
     ),

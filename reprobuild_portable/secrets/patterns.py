@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from reprobuild_portable.secrets.templates import VARIABLE
-from reprobuild_portable.secrets.words import GONE
+from reprobuild_portable.secrets.words import GONE, looks_generated, rule_of_name, secret_name
 
 NOTHING = re.compile(
     r"(?i)\s*|yes|no|true|false|on|off|[01]|none|null|\(null\)|undefined"
@@ -15,7 +15,7 @@ NOTHING = re.compile(
 )
 # Names that stand before `:` and ` = ` for much else: there the value must look like a secret, too.
 LOOSE = re.compile(r"(?i)keys?|pass|sig|signature|tokens|cookies?|sas|dsn")
-OPTION = re.compile(r"(?<![^\s\"'=])(--?[A-Za-z][A-Za-z0-9_-]{1,60})(?: {1,9}|=)(?!<<<)(?=\S)")
+OPTION = re.compile(r"(?<![^\s\"'=])(--?[A-Za-z][A-Za-z0-9_.-]{1,60})(?: {1,9}|=)(?!<<<)(?=\S)")
 # What a shell takes for one word; a quote that is never closed reaches to the end.
 WORD = re.compile(r"(?:\"(?:[^\"\\]|\\.)*(?:\"|\\?\Z)|'[^']*(?:'|\Z)|[^\s\"'])+", re.DOTALL)
 LOGIN = re.compile(rf"(?<![^\s\"'])(-[uU]|--user|--proxy-user)( {{1,9}}|=|)({WORD.pattern})", re.DOTALL)
@@ -39,6 +39,22 @@ def option_name(match: re.Match[str]) -> str:
     """Return the name of an option as the name of a variable; `--pwd` has a password, the variable PWD a directory."""
     name = match[1].lstrip("-").replace("-", "_")
     return "password" if name.lower() == "pwd" and match[1].startswith("--") else name
+
+
+def secret_option(name: str, value: str) -> str | None:
+    """Return the rule that makes the value of an option a secret, or None.
+
+    An option with dots sets a field of a configuration (`--wandb.key`). The field of a name like `--data.key` is
+    seldom a secret, so its value must look like one.
+    """
+    group, _, field = name.rpartition(".")
+    rule = secret_name(name.replace(".", "_"), value)
+    if not group or not rule or rule_of_name(name):
+        return rule
+    if not rule_of_name(field):
+        return None
+    loose = rule != "named" and field.lower() != "pass" and LOOSE.fullmatch(field)
+    return rule if not loose or (len(value) >= 16 and looks_generated(value)) else None
 
 
 def without_login(match: re.Match[str]) -> str:

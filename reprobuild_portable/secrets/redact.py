@@ -20,6 +20,7 @@ from reprobuild_portable.secrets.patterns import (
     SSHPASS,
     WORD,
     option_name,
+    secret_option,
     without_login,
 )
 from reprobuild_portable.secrets.rules import select_rules
@@ -173,7 +174,7 @@ def _without_options(text: str) -> str:
     parts, at = [], 0
     for match in OPTION.finditer(text):
         name, value = option_name(match), text[match.end() : match.end() + 200].split()[0]
-        if match.start() >= at and secret_name(name, value):
+        if match.start() >= at and secret_option(name, value):
             parts.append(f"{text[at : match.end(1)]} {GONE}")
             word = WORD.match(text, match.end())
             at = word.end() if word else match.end()

@@ -16,6 +16,7 @@ from reprobuild_portable.secrets.patterns import (
     OPTION,
     SSHPASS,
     option_name,
+    secret_option,
     without_login,
 )
 from reprobuild_portable.secrets.redact import (
@@ -192,7 +193,7 @@ def _option_inside(value: str) -> str | None:
     """Return the rule for a secret after an option (`--token abc`), or None."""
     for match in OPTION.finditer(value):
         word = value[match.end() : match.end() + _NEAR].split()[0].strip("\"',;")
-        rule = secret_name(option_name(match), word)
+        rule = secret_option(option_name(match), word)
         nothing = NOTHING.fullmatch(word) or _TEMPLATE.match(word) or re.match(r"-|[~.]{0,2}/", word)
         loose = LOOSE.fullmatch(match[1].lstrip("-")) and not (len(word) >= 16 and looks_generated(word))
         if rule and not nothing and not loose:

@@ -90,6 +90,50 @@ def test_no_password_of_a_command_is_captured(command: str) -> None:
     assert (len([word for word in shown if "***" in word]), shown[-1]) == (1, "last")
 
 
+FIELDS = [
+    "--wandb.key",
+    "--logger.wandb.key",
+    "--api.key",
+    "--hf.token",
+    "--db.pass",
+    "--trainer.logger.api_key",
+]
+HEX = "0a1b2c3d4e5f60718293a4b5c6d7e8f901234567"
+
+
+@pytest.mark.parametrize("option", FIELDS)
+def test_a_secret_field_of_a_configuration_is_not_captured(option: str) -> None:
+    """jsonargparse and pyrallis have such options."""
+    cut = [["train.py", option, "***", "--seed", "1"], ["bash", "-c", f"train.py {option} *** --seed 1"]]
+    plain = [["train.py", option, HEX, "--seed", "1"], ["bash", "-c", f"train.py {option} {HEX} --seed 1"]]
+    assert [capture.redact_arguments(words) for words in plain] == cut
+    assert HEX not in " ".join(capture.redact_arguments(["train.py", f"{option}={HEX}", "--seed", "1"]))
+    assert capture.secret_variable("ARGS", f"train.py {option} {HEX}")
+
+
+@pytest.mark.parametrize("words", [
+    "--data.key image", "--model.tokenizer gpt2", "--tokenizer.path gpt2", "--optimizer.lr 0.1", "--train.pass 2",
+    "--azure.region westus", "--model.pad_token_id 0", "--data.tokens 1000000", "--sort.key created_at",
+    "--trainer.max_tokens 4096", "--data.split.key validation-2024-01", "--auth.token_type bearer", "--loss.sig 0.5",
+])  # fmt: skip
+def test_an_innocent_field_of_a_configuration_is_captured(words: str) -> None:
+    argv = ["train.py", *words.split(), "--seed", "1"]
+    assert capture.redact_arguments(argv) == argv
+    assert capture.redact_arguments(["bash", "-c", " ".join(argv)]) == ["bash", "-c", " ".join(argv)]
+    assert not capture.secret_variable("ARGS", " ".join(argv))
+
+
+@pytest.mark.parametrize("program", ["redis-cli", "/opt/bin/valkey-cli", "keydb-cli"])
+@pytest.mark.parametrize("password", ["Hunter22xYz", "Tiger"])
+def test_a_password_behind_the_option_of_redis_is_not_captured(program: str, password: str) -> None:
+    start = ["docker", "exec", "db", program, "-h", "cache"]
+    assert capture.redact_arguments([*start, f"-a{password}", "ping"]) == [*start, "-a***", "ping"]
+    assert capture.redact_arguments([*start, "-a", password, "ping"]) == [*start, "-a", "***", "ping"]
+    line = f"{program} -h cache -aHunter22xYz ping".encode()
+    assert secrets.find(line) == [(1, "redis")]
+    assert secrets.find(b"redis-cli -n 2 -a$PASS1 x") == []
+
+
 @pytest.mark.parametrize("option", ["-pass", "-passin", "-passout", "-password"])
 def test_a_password_of_openssl_is_not_captured_behind_a_database(option: str) -> None:
     """`-p` with a password in one word is an option of a database, and these are none."""

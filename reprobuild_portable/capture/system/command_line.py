@@ -12,10 +12,11 @@ from reprobuild_portable.capture.limits import LONGEST_WORD
 from reprobuild_portable.capture.model import Context, Taken
 from reprobuild_portable.capture.scrub import _scrub
 from reprobuild_portable.secrets.judges import has_marks, secrets_of
+from reprobuild_portable.secrets.patterns import secret_option
 from reprobuild_portable.secrets.redact import redact
 from reprobuild_portable.secrets.rules import VALUES
 from reprobuild_portable.secrets.search import secret_value
-from reprobuild_portable.secrets.words import GONE, secret_name
+from reprobuild_portable.secrets.words import GONE
 
 
 def take_command(context: Context) -> Taken:
@@ -51,6 +52,8 @@ def take_command(context: Context) -> Taken:
     return Taken({"argv": argv, "folder": _path(os.getcwd()), "processes": chain})
 
 
+# Programs that take a password behind `-a`, with or without a space.
+_CACHES = r"(?:redis|keydb|valkey)-cli"
 # Programs that take a password behind `-p`, without a space.
 _DATABASES = r"mysql(?:dump|admin|import|sh)?|mariadb(?:-[a-z]{1,9})?"
 
@@ -63,21 +66,24 @@ def redact_arguments(words: Iterable[str]) -> List[str]:
     """
     out: List[str] = []
     after = program = ""
-    database = False
+    database = cache = False
     words = list(words)
     for word, judged_word in zip(words, _redact_by_context(words)):
         database = database or re.fullmatch(_DATABASES, os.path.basename(word)) is not None
+        cache = cache or re.fullmatch(_CACHES, os.path.basename(word)) is not None
         name = after.lstrip("-").replace("-", "_")
         login = after in ("-u", "--user", "--proxy-user") and ":" in word
+        login = login or (cache and after == "-a")
         login = login or (after == "-p" and os.path.basename(program) == "sshpass")
-        if after.startswith("-") and not word.startswith("-") and (login or secret_name(name, word)):
+        if after.startswith("-") and not word.startswith("-") and (login or secret_option(name, word)):
             out.append(GONE)
         else:
             cut = GONE if secret_value(word) and "://" not in word else redact(judged_word)
             glued = os.path.basename(after) == "sshpass" or database
             # Not the options of openssl: they may be in one line with a database.
             glued = glued and re.match(r"-p(?!ass(?:in|out|word)?\Z).", word, re.DOTALL) is not None
-            out.append(f"-p{GONE}" if glued else cut[:LONGEST_WORD])
+            glued = glued or (cache and re.match("-a.", word, re.DOTALL) is not None)
+            out.append(word[:2] + GONE if glued else cut[:LONGEST_WORD])
         program = program if word.startswith("-") else word
         after = word
     return _redact_by_context(out)
