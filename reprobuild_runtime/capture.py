@@ -6459,9 +6459,8 @@ def _parts(commit: bytes) -> Iterator[Tuple[str, bytes]]:
     A signature is none: it is public, and has any shape.
     """
     headers, _, message = commit.partition(b"\n\n")
-    for header in headers.replace(b"\n ", b"\0").split(
-        b"\n"
-    ):  # a blank continues a header; no commit has a NUL
+    # A blank continues a header, and no commit has a NUL.
+    for header in headers.replace(b"\n ", b"\0").split(b"\n"):
         name, _, text = header.partition(b" ")
         if name in _PARTS:
             yield _PARTS[name], text.replace(b"\0", b"\n")
