@@ -10,6 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from reprobuild.compare.environments.addresses import CUT
+from reprobuild.compare.environments.comparison import EnvironmentComparison
 from tests.compare.samples import compared, info, make_image, make_snapshot
 from tests.compare.test_statements import freezes, grave, of_files, shown
 
@@ -39,6 +40,26 @@ PROVEN = [
     pytest.param(f"foo @ https://h.example/%s/{WHEEL}{SUM}", TOKEN, OTHER, id="sha256"),
     pytest.param(f"foo @ https://%s@h.example/{WHEEL} --hash=sha256:{'a' * 64}", "u:a", "v:b", id="hash"),
     pytest.param(f"foo @ git+https://%s@h.example/a.git@{'c' * 40}", "u:a", "v:b", id="commit"),
+]
+
+BUILD = "linux-64/mkl-2023-h1_0.conda"
+MD5 = "#" + "b" * 32
+HIDING_CHANNELS = [
+    pytest.param("https://c.example.org/%s/" + BUILD, TOKEN, OTHER, id="path"),
+    pytest.param("https://c.example.org/t/%s/ch/" + BUILD, "ab-12345", "cd-67890", id="conda's token"),
+    pytest.param("https://c.example.org/%%74/%s/ch/" + BUILD, "ab-12345", "cd-67890", id="encoded"),
+    pytest.param("https://c.example.org/%sch/" + BUILD, "", "t/cd-67890/", id="a token of one side"),
+    pytest.param("https://%s@c.example.org/ch/" + BUILD, "u:good1", "evil:pw2", id="login"),
+    pytest.param("https://c.example.org/ch/" + BUILD + "?token=%s", "abcdef", "ghijkl", id="query"),
+    pytest.param("mkl 2023 h1_0 https://c.example.org/t/%s/ch", "ab-12345", "cd-67890", id="a row"),
+    pytest.param("mkl 2023 h1_0 token:%s/ch", "good1", "evil1", id="a name"),
+]
+HIDING_EXPORTS = [
+    pytest.param(
+        "channels:\n- conda-forge\n- https://c.example.org/t/%s/ch\n", "- mkl=2023=h1_0", id="channels"
+    ),
+    pytest.param("", "- https://c.example.org/t/%s/ch::mkl=2023=h1_0", id="of a package"),
+    pytest.param("", "  [a=1=0, 'https://c.example.org/t/%s/ch::mkl=2023=h1_0']", id="in one line"),
 ]
 
 
@@ -121,3 +142,91 @@ def test_an_encoded_token_is_cut_from_no_address(tmp_path: Path) -> None:
     ]
     found = freezes(tmp_path, lines[0], lines[1])
     assert [kind for kind, _, _ in grave(found)] == ["file", "file"]
+
+
+def explicit(folder: Path, one: str, other: str) -> EnvironmentComparison:
+    """Compare two lists of conda's, in each of which a package follows another one."""
+    head = "@EXPLICIT\nhttps://c.example.org/ch/linux-64/a-1-0.conda\n"
+    return of_files(
+        folder, {"conda_explicit_txt": f"{head}{one}\n"}, {"conda_explicit_txt": f"{head}{other}\n"}
+    )
+
+
+@pytest.mark.parametrize(("text", "one", "other"), HIDING_CHANNELS)
+def test_what_was_cut_may_be_another_channel(text: str, one: str, other: str, tmp_path: Path) -> None:
+    found = explicit(tmp_path / "differ", text % one, text % other)
+    assert shown(found) == []
+    assert doubted(grave(found)) == [("mkl",)]
+    assert not any(value in repr(found) for value in (TOKEN, "good1", "ab-12345", "abcdef"))
+    for index, value in enumerate((one, other)):
+        again = explicit(tmp_path / f"same-{index}", text % value, text % value)
+        assert (shown(again), grave(again)) == ([], [])
+
+
+@pytest.mark.parametrize(("head", "line"), HIDING_EXPORTS)
+def test_the_channels_of_an_export(head: str, line: str, tmp_path: Path) -> None:
+    one, other, again = (
+        {"environment_yml": f"{head}dependencies:\n{line}\n".replace("%s", token)}
+        for token in ("ab-12345", "cd-67890", "ab-12345")
+    )
+    found = of_files(tmp_path / "differ", one, other)
+    assert shown(found) == []
+    assert doubted(grave(found)) == [("mkl",)]
+    assert doubted(grave(of_files(tmp_path / "same", one, again))) == []
+
+
+def test_the_hash_of_a_file_decides_its_channel(tmp_path: Path) -> None:
+    address = f"https://c.example.org/t/%s/ch/{BUILD}"
+    one, other = address % "ab-12345", address % "cd-67890"
+    for called, digest in {"md5": MD5, "sha256": "#sha256:" + "a" * 64}.items():
+        found = explicit(tmp_path / called, one + digest, other + digest)
+        assert (shown(found), grave(found)) == ([], [])
+    found = explicit(tmp_path / "of one side", one + MD5, other)
+    assert doubted(grave(found)) == [("mkl",)]
+    found = explicit(tmp_path / "of one address", one + MD5, one)
+    assert doubted(grave(found)) == []
+    found = explicit(tmp_path / "other", one + MD5, other + "#" + "c" * 32)
+    assert ([name for name, _, _ in shown(found)], grave(found)) == (["mkl"], [])
+
+
+def test_one_channel_in_two_forms(tmp_path: Path) -> None:
+    address = "https://c.example.org/t/%s/ch"
+    head = "# packages in environment at /x:\n# Name Version Build Channel\n"
+    sides = {
+        called: make_snapshot(tmp_path / called, **files)
+        for called, files in {
+            "explicit": {"conda_explicit_txt": f"@EXPLICIT\n{address % 'ab-12345'}/{BUILD}\n"},
+            "row": {"conda_list_txt": f"{head}mkl   2023 h1_0 {address % 'ab-12345'}\n"},
+            "export": {"environment_yml": f"dependencies:\n- {address % 'ab-12345'}::mkl=2023=h1_0\n"},
+            "name": {"conda_list_txt": f"{head}mkl 2023 h1_0 ch\n"},
+        }.items()
+    }
+    for side in sides.values():
+        assert doubted(grave(compared(sides["explicit"], side))) == []
+    other = make_snapshot(tmp_path / "other", conda_list_txt=f"{head}mkl 2023 h1_0 {address % 'cd-67890'}\n")
+    assert doubted(grave(compared(sides["explicit"], other))) == [("mkl",)]
+    assert doubted(grave(compared(sides["name"], other))) == []  # a name is any address that ends in it
+
+
+def test_a_distribution_of_conda(tmp_path: Path) -> None:
+    address = "https://c.example.org/t/%s/ch/linux-64/numpy-2.0-py311h0_0.conda"
+    found = explicit(tmp_path, address % "ab-12345", address % "cd-67890")
+    assert [item for item in grave(found) if item[1] == CUT] == [("python", CUT, ("numpy",))]
+
+
+def test_two_packages_of_one_distribution(tmp_path: Path) -> None:
+    lines = [
+        "https://c.example.org/t/x/ch/linux-64/pytorch-2-py311_0.conda\n"
+        f"https://c.example.org/t/{token}/ch/linux-64/torch-2-py311_0.conda"
+        for token in ("ab-12345", "cd-67890")
+    ]
+    assert doubted(grave(explicit(tmp_path, *lines))) == [("torch",)]
+
+
+def test_a_lock_of_conda_with_a_name_of_escapes(tmp_path: Path) -> None:
+    """The name of a file is shown with escapes, and the file is read all the same."""
+    sides = [make_snapshot(tmp_path / token) for token in ("ab-12345", "cd-67890")]
+    for side in sides:
+        text = f"@EXPLICIT\nhttps://c.example.org/t/{side.name}/ch/{BUILD}\n"
+        (side / "a\x1b.lock").write_text(text)
+    assert doubted(grave(compared(*sides))) == [("mkl",)]

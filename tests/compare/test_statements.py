@@ -108,6 +108,7 @@ FORGE = "https://conda.example.org/conda-forge"
         ("https://repo.example.org/pkgs/main", "defaults", False),
         ("pkgs/main", "defaults", False),
         ("pkgs/main", "evil/main", True),
+        ("file:///t/a/ch", "file:///t/b/ch", True),
         (f"{FORGE}#{'a' * 32}", f"https://mirror.example/forge#{'a' * 32}", False),
         (f"{FORGE}#{'a' * 32}", f"https://mirror.example/forge#{'b' * 32}", True),
         (f"{FORGE}#{'a' * 32}", f"https://mirror.example/forge#{'a' * 64}", True),

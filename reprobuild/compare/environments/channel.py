@@ -12,7 +12,6 @@ from reprobuild_portable import secrets
 # conda's name for the channels of Anaconda: https://docs.conda.io/projects/conda/en/stable/user-guide/concepts/channels.html
 _DEFAULTS = re.compile(r"(.*/)?pkgs/(main|r|free|pro|msys2)")
 _PLATFORM = re.compile(r"/(noarch|(linux|osx|win|emscripten|wasi|freebsd|zos)-\w+)\Z")
-_TOKEN = re.compile(r"\A/?t/[^/]+/")
 _UNKNOWN = ("<unknown>", "unknown", "")
 
 
@@ -62,7 +61,7 @@ def _split_address(channel: str) -> tuple[str, str]:
     if not mark:
         return "", bare
     host, _, path = rest.partition("/")
-    return ("file" if scheme == "file" else host.lower()), _TOKEN.sub("", path)
+    return ("file" if scheme == "file" else host.lower()), path
 
 
 def _is_default(name: str, path: str) -> bool:

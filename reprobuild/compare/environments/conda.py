@@ -9,7 +9,13 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from reprobuild.compare.environments.model import Aspects, EnvironmentBuilder, normalise_name, same_statement
+from reprobuild.compare.environments.model import (
+    Aspects,
+    EnvironmentBuilder,
+    Kind,
+    normalise_name,
+    same_statement,
+)
 from reprobuild.compare.environments.origin import CONDA, INDEX
 from reprobuild.snapshot.parsers.conda_names import find_pypi_name, read_conda_names
 
@@ -22,7 +28,8 @@ _PYTHON = re.compile(r"(?:.*_)?(py\d+|pyh[0-9a-f]+)(_|h|\Z).*|pyh.*")
 class CondaBuild(NamedTuple):
     """A conda package: name, version, build, channels and hashes.
 
-    The hashes are those of its file; `packed` is true for a .tar.bz2.
+    The hashes are those of its file; `packed` is true for a .tar.bz2. `cut` are the digests of its channels that were
+    cut.
     """
 
     name: str
@@ -32,6 +39,7 @@ class CondaBuild(NamedTuple):
     sha256: str = ""
     packed: bool = False
     channel: str = ""
+    cut: tuple[str, ...] = ()
 
     @property
     def file(self) -> Aspects:
@@ -85,9 +93,18 @@ def add(gathered: EnvironmentBuilder, packages: Iterable[CondaBuild]) -> None:
                     del distribution["origin"]  # a freeze lists conda's by name and version, too
                 # A build for any Python is the same from every channel.
                 origin = "" if built.build.startswith("pyh") else CONDA
-                gathered.add("python", name, {"version": version, "origin": origin, **built.file})
+                _add_built(gathered, "python", name, built, {"version": version, "origin": origin})
         else:
-            gathered.add("conda", built.name, {"version": built.version, **built.file})
+            _add_built(gathered, "conda", built.name, built, {"version": built.version})
+
+
+def _add_built(
+    gathered: EnvironmentBuilder, kind: Kind, name: str, built: CondaBuild, aspects: Aspects
+) -> None:
+    """Add a package, and the digests of its channels: two packages can be one distribution."""
+    gathered.add(kind, name, {**aspects, **built.file})
+    if built.cut and built.channel:  # a list on one line has the digests of all its packages
+        gathered.cut[kind, name, "channel"] = gathered.cut.get((kind, name, "channel"), ()) + built.cut
 
 
 def _is_conda_version(version: str, built: CondaBuild) -> bool:

@@ -17,6 +17,7 @@ from typing import Any, cast
 from reprobuild.compare.environments import conda
 from reprobuild.compare.environments.addresses import hash_cut_address
 from reprobuild.compare.environments.model import (
+    CutPlace,
     Environment,
     EnvironmentBuilder,
     Kind,
@@ -195,10 +196,10 @@ def _site_directories(tree: Mapping[str, TarEntry], prefix: str) -> list[str]:
 
 def _add_python(
     gathered: EnvironmentBuilder, read: _Read, variables: Mapping[str, str]
-) -> dict[tuple[Kind, str], str]:
+) -> dict[CutPlace, tuple[str, ...]]:
     """Add interpreter and distributions, and return the digests of the addresses that were cut."""
     gathered.begin("python")
-    cut: dict[tuple[Kind, str], str] = {}
+    cut: dict[CutPlace, tuple[str, ...]] = {}
     for info in _list_metadata(read):
         folder, _, name = info.rpartition("/")
         match = _INFO.fullmatch(name)
@@ -211,7 +212,7 @@ def _add_python(
         if origin and named not in gathered.known["python"]:
             digest = hash_cut_address(record["url"])
             if digest is not None:
-                cut["python", named] = digest
+                cut["python", named, "origin"] = (digest,)
         version = metadata.get("version") or match["version"]
         gathered.add("python", named, {"version": version, "origin": origin, "sha256": sha256})
         vcs = record.get("vcs_info")

@@ -71,6 +71,7 @@ Aspect = Literal[
 ]
 ASPECTS: tuple[Aspect, ...] = get_args(Aspect)  # in display order
 Aspects = dict[Aspect, str]
+CutPlace = tuple[Kind, str, Aspect]  # the name of a thing, and its aspect with an address that was cut
 DIGESTS: tuple[Aspect, ...] = ("md5", "sha1", "sha224", "sha384", "sha512")
 HASHES: tuple[Aspect, ...] = ("sha256", *DIGESTS, "sha256 of .tar.bz2", "md5 of .tar.bz2")
 # A fact of the list of system packages, by a name that no package has.
@@ -140,7 +141,7 @@ class Environment(Struct, frozen=True, kw_only=True):
     `partial` are kinds that a side states only in part. `doubts` and `unread` cannot be compared. `lock` is
     the lock of a side that is one: two locks are compared field by field, too. `evidence` has a row for each
     captured repository, for those inside it, and for a packed interpreter. `cut` has the digests of
-    addresses that are stated in part: see `hash_cut_address`.
+    addresses that are stated in part, by the aspect that states it: see `hash_cut_address`.
     """
 
     name: str
@@ -156,7 +157,7 @@ class Environment(Struct, frozen=True, kw_only=True):
     unread: tuple[UnreadLine, ...] = ()
     lock: Lock | None = None
     evidence: dict[tuple[Kind, str], tuple[RepositoryEvidence, ...]] = {}
-    cut: dict[tuple[Kind, str], str] = {}
+    cut: dict[CutPlace, tuple[str, ...]] = {}
 
 
 def find_kinds(first: Environment, second: Environment) -> list[Kind]:
@@ -172,6 +173,7 @@ class EnvironmentBuilder:
         self.doubled: dict[Kind, int] = {}
         self.repeats: set[tuple[Kind, str, str]] = set()
         self.evidence: dict[tuple[Kind, str], tuple[RepositoryEvidence, ...]] = {}
+        self.cut: dict[CutPlace, tuple[str, ...]] = {}
         self._doubts: dict[tuple[Kind, str, Weight], list[str]] = {}
 
     @property

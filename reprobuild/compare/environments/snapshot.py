@@ -88,7 +88,7 @@ def build_environment(
     snapshot: Snapshot, captured: CaptureDocument | None, name: str, form: str = "snapshot",
     bundles: Mapping[str, str] = MappingProxyType({}), archive: str | None = None,
     diffs: Mapping[str, str] = MappingProxyType({}), files: Mapping[str, str] = MappingProxyType({}),
-    cut: Mapping[SourceLocation, str] = MappingProxyType({}),
+    cut: Mapping[SourceLocation, tuple[str, ...]] = MappingProxyType({}),
 ) -> Environment:  # fmt: skip
     """Return the facts of a snapshot and its `capture.json`.
 
@@ -106,7 +106,7 @@ def build_environment(
     gathered = EnvironmentBuilder()
     snapshot = drop_foreign_lines(gathered, snapshot, captured)
     _add_lists(gathered, snapshot, captured)
-    _add_conda(gathered, snapshot, captured)
+    _add_conda(gathered, snapshot, captured, cut)
     add_sources(gathered, snapshot, bundles, diffs)
     unlisted: dict[Kind, frozenset[str]] = {}
     if captured is None or captured.distributions is None:
@@ -124,7 +124,7 @@ def build_environment(
         repeats=frozenset(gathered.repeats),
         partial=frozenset() if captured and captured.machine else frozenset({"machine"}),
         doubts=gathered.doubts, unread=tuple(list_unread(snapshot, files)),
-        evidence=gathered.evidence, cut=name_cut_lines(snapshot.requirements, cut),
+        evidence=gathered.evidence, cut=name_cut_lines(snapshot.requirements, cut) | gathered.cut,
     )  # fmt: skip
 
 
@@ -154,7 +154,10 @@ def _add_lists(gathered: EnvironmentBuilder, snapshot: Snapshot, captured: Captu
         gathered.begin("module")
 
 
-def _add_conda(gathered: EnvironmentBuilder, snapshot: Snapshot, captured: CaptureDocument | None) -> None:
+def _add_conda(
+    gathered: EnvironmentBuilder, snapshot: Snapshot, captured: CaptureDocument | None,
+    cut: Mapping[SourceLocation, tuple[str, ...]],
+) -> None:  # fmt: skip
     """Add conda's lists, including pip's packages in them."""
     if snapshot.conda or (captured and captured.lacks("conda")):
         gathered.begin("conda")
@@ -164,9 +167,15 @@ def _add_conda(gathered: EnvironmentBuilder, snapshot: Snapshot, captured: Captu
     others = [line for line in snapshot.conda if line.channel != PYPI]
     if others:
         builds = (
-            (conda.CondaBuild(line.name, line.version, line.build or "", channel=channels(line)), line)
+            (
+                conda.CondaBuild(
+                    line.name, line.version, line.build or "", channel=channels(line),
+                    cut=cut.get(line.place, ()),
+                ),
+                line,
+            )
             for line in others
-        )
+        )  # fmt: skip
         # Without an address, the line is the name of the file.
         files = (
             conda.with_hashes(

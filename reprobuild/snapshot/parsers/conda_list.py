@@ -42,6 +42,11 @@ _HEAD = re.compile(
     r"(# |List of )?packages in environment( at)?\b.*|#?\s*Name\s+Version\s+Build(\s+Channel)?|[─━-]{3}[─━ -]*"
 )
 _TYPED = re.compile(r"[^=]{0,200}\b(conda|mamba|micromamba) (list|env export)\b.*")
+# The channel in a row, or its last word. A login may hold a blank.
+_CHANNEL = re.compile(r"(?:\A|\s)(\S+://.*|\S+\Z)")
+_HASH = re.compile(r"#(md5:|sha256:)?[0-9A-Fa-f]{32,64}\Z")
+_PLATFORM = r"(noarch|(linux|osx|win|emscripten|wasi|freebsd|zos)-\w+)"
+_FILE_OF_CHANNEL = re.compile(rf"(/{_PLATFORM})?/[\w.+!%-]+\.(tar\.bz2|conda|json)\Z")
 _FAILED = re.compile(r"([A-Z]\w*(Error|NotFound|Exception)|Error|ERROR|error|critical)\b.*")
 
 Read = tuple[tuple[CapturedCondaPackage, ...], tuple[ParseNote, ...]]
@@ -84,6 +89,15 @@ def parse(data: bytes, file: str = "conda-list.txt") -> Read:
             remarks.append(text.remark(file, number, line, "not a line that conda writes", understood=False))
     distinct, repeated = merge_duplicates(packages)
     return distinct, (*remarks, *repeated)
+
+
+def find_channel(row: str) -> str:
+    """Return the whole channel of the package in a row; an address has its other parts, too, such as a query.
+
+    It may hold a login: it may be compared, and neither shown nor kept.
+    """
+    match = _CHANNEL.search(row.strip())
+    return _FILE_OF_CHANNEL.sub("", _HASH.sub("", match[1])) if match else ""
 
 
 def is_explicit(data: bytes) -> bool:
@@ -165,7 +179,7 @@ def parse_package_url(
     if not match or not url.isprintable():
         return None
     channel, _, platform = above.rpartition("/")
-    known = re.fullmatch(r"noarch|(linux|osx|win|emscripten|wasi|freebsd|zos)-\w+", platform)
+    known = re.fullmatch(_PLATFORM, platform)
     return make_package(
         file, number, line, match["name"], match["version"], build=match["build"],
         channel=channel if known else None, url=url, **_hash_fields(digest),

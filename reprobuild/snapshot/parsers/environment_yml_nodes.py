@@ -51,6 +51,22 @@ def mapping_items(node: yaml.Node | None) -> Iterator[tuple[yaml.Node, yaml.Node
         yield from node.value
 
 
+def list_channels(root: yaml.Node | None) -> dict[str, list[str]]:
+    """Return the whole channels of conda's packages, by their names; those of the environment have the name "".
+
+    They may hold logins: they may be compared, and neither shown nor kept.
+    """
+    channels: dict[str, list[str]] = {}
+    for key, value in mapping_items(root):
+        for node in value.value if isinstance(value, yaml.SequenceNode) else ():
+            if isinstance(node, yaml.ScalarNode) and key.value == "channels":
+                channels.setdefault("", []).append(node.value)
+            elif isinstance(node, yaml.ScalarNode) and key.value == "dependencies":
+                channel, _, package = node.value.rpartition("::")
+                channels.setdefault(package.partition("=")[0], []).append(channel)
+    return channels
+
+
 def merged_mappings(node: yaml.Node | None) -> Iterator[yaml.MappingNode]:
     """Yield a mapping, and those whose keys `<<` adds to it."""
     if isinstance(node, yaml.MappingNode):
