@@ -35,7 +35,10 @@ _MOST_ARCHIVES = 100  # releases whose requirements are read here
 _MOST_MEMORY, _MOST_SECONDS = 2 << 30, 600
 _UNBUILT = re.compile(r"Failed to build `(?P<name>[A-Za-z0-9._-]+)==(?P<version>[A-Za-z0-9.!+_-]+)`")
 _UNKNOWN = re.compile(r"Because (?P<name>[A-Za-z0-9._-]+) was not found in the package registry")
-_EMPTY = re.compile(r"Because there are no versions of (?P<name>[A-Za-z0-9._-]+) and")
+# uv takes no file of a local index for a date, as it has no upload times.
+_EMPTY = re.compile(
+    r"Because there (?:are no versions|is no version) of (?P<name>[A-Za-z0-9._-]+)(?:==\S+)? and"
+)
 _UV_HINT = re.compile(r"^hint:.*", re.MULTILINE)  # names options of uv, which are not ours
 # Variables of uv's environment; a netrc file is not among them, because an index chooses the hosts of its files.
 _KEPT = (
@@ -179,18 +182,28 @@ def _name_day(moment: str) -> str:
 
 
 def _solution_error(moment: str, text: str, files: FileLists, dated: DatedIndexes) -> LockError:
-    absent = _UNKNOWN.search(text) or _EMPTY.search(text)
-    name = absent["name"] if absent else ""
+    unknown, empty = _UNKNOWN.search(text), _EMPTY.search(text)
+    name = unknown["name"] if unknown else ""
+    local = _advise_local(empty["name"], files) if empty and moment else ""
     rows = map(display_text, redact(dated.restore(_UV_HINT.sub("", text))).splitlines())
     undated = dated.undated()
+    later = _advise_later(name, files) if name and moment and not undated else ""
     day = _name_day(moment)
     return LockError(
         (f"no versions {day} fit together" if _UNSOLVABLE in text else f"uv could not choose versions {day}")
         + "".join(f"\n  {row.strip()}" for row in rows if row.strip())
         + (f"\n  releases without evidence of their age: {', '.join(undated)}" if undated else ""),
-        hint=(_advise_later(name, files) if name and moment and not undated else "")
-        or _advise(name, undated),
+        hint=local or later or _advise(name, undated),
     )
+
+
+def _advise_local(name: str, files: FileLists) -> str:
+    """Return the hint for a project of a local index; empty if none has the project."""
+    for file in files.releases(name):
+        if file.index.startswith("file:"):
+            option = shlex.quote(f"{name}={file.index}")
+            return f"{file.index} has no upload times; name it for {name}, and its files give dates: --index {option}"
+    return ""
 
 
 def _advise_later(name: str, files: FileLists) -> str:

@@ -217,6 +217,24 @@ def test_the_hint_of_a_date_before_the_first_release_is_followed(
         assert versions(solve("mine\n", around(tmp_path, own.root), date=later)) == {"mine": "1.0"}
 
 
+@pytest.mark.parametrize("line", ["mine", "mine==1.0"])
+def test_the_hint_of_a_local_index_without_times_is_followed(line: str, tmp_path: Path) -> None:
+    page = tmp_path / "simple" / "mine" / "index.html"
+    page.parent.mkdir(parents=True)
+    files = [make_wheel("mine", "1.0", "2022-01-01"), make_wheel("mine", "1.1", "2024-01-01")]
+    for name, content in files:
+        page.with_name(name).write_bytes(content)
+    page.write_text("".join(f'<a href="{name}">{name}</a>' for name, _ in files))
+    url = (tmp_path / "simple").as_uri()
+    context = around(tmp_path, url)
+    with pytest.raises(LockError) as err:
+        solve(f"{line}\n", context)
+    assert err.value.hint == (
+        f"{url} has no upload times; name it for mine, and its files give dates: --index mine={url}"
+    )
+    assert versions(solve(f"{line}\n", context, mine=url)) == {"mine": "1.0"}
+
+
 def test_without_an_index_uv_asks_no_other(tmp_path: Path) -> None:
     with pytest.raises(LockError, match="iniconfig was not found in the provided package locations"):
         solve("iniconfig\n", around(tmp_path))
