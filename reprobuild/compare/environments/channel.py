@@ -7,11 +7,12 @@ from functools import cache
 from urllib.parse import quote
 
 from reprobuild.snapshot.model import CapturedCondaPackage
+from reprobuild.snapshot.parsers.conda_list import PLATFORM
 from reprobuild_portable import secrets
 
 # conda's name for the channels of Anaconda: https://docs.conda.io/projects/conda/en/stable/user-guide/concepts/channels.html
 _DEFAULTS = re.compile(r"(.*/)?pkgs/(main|r|free|pro|msys2)")
-_PLATFORM = re.compile(r"/(noarch|(linux|osx|win|emscripten|wasi|freebsd|zos)-\w+)\Z")
+_PLATFORM = re.compile(rf"/{PLATFORM}\Z")
 _UNKNOWN = ("<unknown>", "unknown", "")
 
 

@@ -45,8 +45,8 @@ _TYPED = re.compile(r"[^=]{0,200}\b(conda|mamba|micromamba) (list|env export)\b.
 # The channel in a row, or its last word. A login may hold a blank.
 _CHANNEL = re.compile(r"(?:\A|\s)(\S+://.*|\S+\Z)")
 _HASH = re.compile(r"#(md5:|sha256:)?[0-9A-Fa-f]{32,64}\Z")
-_PLATFORM = r"(noarch|(linux|osx|win|emscripten|wasi|freebsd|zos)-\w+)"
-_FILE_OF_CHANNEL = re.compile(rf"(/{_PLATFORM})?/[\w.+!%-]+\.(tar\.bz2|conda|json)\Z")
+PLATFORM = r"(noarch|(linux|osx|win|emscripten|wasi|freebsd|zos)-\w+)"
+_FILE_OF_CHANNEL = re.compile(rf"(/{PLATFORM})?/[\w.+!%-]+\.(tar\.bz2|conda|json)\Z")
 _FAILED = re.compile(r"([A-Z]\w*(Error|NotFound|Exception)|Error|ERROR|error|critical)\b.*")
 
 Read = tuple[tuple[CapturedCondaPackage, ...], tuple[ParseNote, ...]]
@@ -179,7 +179,7 @@ def parse_package_url(
     if not match or not url.isprintable():
         return None
     channel, _, platform = above.rpartition("/")
-    known = re.fullmatch(_PLATFORM, platform)
+    known = re.fullmatch(PLATFORM, platform)
     return make_package(
         file, number, line, match["name"], match["version"], build=match["build"],
         channel=channel if known else None, url=url, **_hash_fields(digest),
