@@ -1,14 +1,14 @@
-"""The number of files of each unpacked layer: a purge of old files takes some of a layer, and leaves its directories.
+"""The number of files of each unpacked layer, by which a layer shows that it has lost some.
 
-The note of a layer is its number of entries. Its time is that of the last count, so that a purge by age leaves it. They
-are counted again after some hours: a purge counts in days, and a start of a container may not take seconds.
+A purge of old files takes some files of a layer, and leaves its directories; a removal that was interrupted does so
+too. The note of a layer is its number of entries. Its time is that of the last count, so that a purge by age leaves it.
+Each load counts again: 40,000 files take 0.1 s on a local disk.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import time
 from pathlib import Path
 
 from msgspec import Struct
@@ -17,7 +17,6 @@ from reprobuild.engines.builtin_unpack import MOST_ENTRIES
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.infra.walk import walk
 
-_SECONDS = 12 * 3600  # until a layer is counted again
 _LARGEST = 100  # bytes of a note
 
 
@@ -35,10 +34,7 @@ class LayerCounts(Struct, frozen=True):
         """Return whether a layer has as many files as when it was unpacked."""
         note = self.folder / layer.name
         try:
-            noted, age = read_plain(note, _LARGEST, links=False), time.time() - note.stat().st_mtime
-            if 0 <= age < _SECONDS:
-                return layer.is_dir()
-            if str(_count(layer)).encode() != noted:
+            if str(_count(layer)).encode() != read_plain(note, _LARGEST, links=False):
                 return False
         except OSError:
             return False

@@ -74,13 +74,13 @@ class UnpackedImages(Struct, frozen=True):
         return ImageRecords(self.folder, UnpackedImage)
 
     def find(self, reference: str) -> UnpackedImage:
-        """Return the image with a name.
+        """Return the image with a name; `add` has counted its files.
 
         Raises:
-            EngineError: there is none, or a part of it is missing.
+            EngineError: there is none, or a layer of it is missing.
         """
         image = self._records.find(reference)
-        if image is None or not self._is_complete(image):
+        if image is None or not all(path.is_dir() for path in self.directories(image)):
             raise EngineError(f"the engine has no image {reference}", hint="`reprobuild verify OUT` loads it")
         return image
 
