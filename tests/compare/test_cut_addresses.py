@@ -144,6 +144,22 @@ def test_an_encoded_token_is_cut_from_no_address(tmp_path: Path) -> None:
     assert [kind for kind, _, _ in grave(found)] == ["file", "file"]
 
 
+@pytest.mark.parametrize(
+    ("text", "one", "other"),
+    [
+        pytest.param("foo bar https://%sh.example/x y", "u:good1@", "u:evil:pw2@", id="login"),
+        pytest.param("foo bar https://h.example/x?sig=%s y", "abcdef0123456789", "0123456789abcdef", id="query"),
+    ],
+)  # fmt: skip
+def test_a_line_that_is_not_read_equals_its_whole_text(
+    text: str, one: str, other: str, tmp_path: Path
+) -> None:
+    found = freezes(tmp_path / "differ", text % one, text % other)
+    assert [kind for kind, _, _ in grave(found)] == ["file", "file"]
+    assert one not in repr(found)
+    assert grave(freezes(tmp_path / "same", text % one, text % one)) == []
+
+
 def explicit(folder: Path, one: str, other: str) -> EnvironmentComparison:
     """Compare two lists of conda's, in each of which a package follows another one."""
     head = "@EXPLICIT\nhttps://c.example.org/ch/linux-64/a-1-0.conda\n"

@@ -25,6 +25,7 @@ from reprobuild.compare.environments.model import (
     normalise_name,
     same_statement,
 )
+from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import escape_text
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.snapshot import text
@@ -61,10 +62,13 @@ def hash_cut_address(address: str) -> str | None:
 def hash_cut_lines(snapshot: Snapshot, folder: Path) -> dict[SourceLocation, tuple[str, ...]]:
     """Return `hash_cut_address` of the addresses for pip and conda in the files of a snapshot, by their places.
 
-    A place can have several addresses: conda has several channels, and a list on one line several packages.
+    A place can have several addresses: conda has several channels, and a list on one line several packages. A line
+    that was not understood counts as one address.
     """
     digests: dict[SourceLocation, tuple[str, ...]] = {}
-    for place, address in chain(_read_addresses(snapshot, folder), _read_channels(snapshot, folder)):
+    for place, address in chain(
+        _read_addresses(snapshot, folder), _read_channels(snapshot, folder), _read_unread(snapshot, folder)
+    ):
         if (digest := hash_cut_address(address)) is not None:
             digests[place] = (*digests.get(place, ()), digest)
     return digests
@@ -76,6 +80,21 @@ def _read_addresses(snapshot: Snapshot, folder: Path) -> Iterator[tuple[SourceLo
         for number, row in _read_rows(folder, file).items():
             if address := find_address(row):
                 yield SourceLocation(file, number), address
+
+
+def _read_unread(snapshot: Snapshot, folder: Path) -> Iterator[tuple[SourceLocation, str]]:
+    """Yield the lines that were not understood."""
+    places: dict[str, set[int]] = {}
+    for remark in snapshot.remarks:
+        if not remark.understood and remark.place.line:
+            places.setdefault(remark.place.file, set()).add(remark.place.line)
+    for file, numbers in places.items():
+        try:
+            rows = text.decode_lines(read_plain(folder / file, text.LIMIT), file)
+        except (OSError, SnapshotError):  # of a name that is not shown as it is, or no text
+            rows = []
+        for number in sorted(numbers):
+            yield SourceLocation(file, number), rows[number - 1] if number <= len(rows) else secrets.GONE
 
 
 def _read_rows(folder: Path, file: str) -> dict[int, str]:

@@ -123,7 +123,7 @@ def build_environment(
         name=name, form=form, known=gathered.known, unlisted=unlisted, doubled=gathered.doubled,
         repeats=frozenset(gathered.repeats),
         partial=frozenset() if captured and captured.machine else frozenset({"machine"}),
-        doubts=gathered.doubts, unread=tuple(list_unread(snapshot, files)),
+        doubts=gathered.doubts, unread=tuple(list_unread(snapshot, files, cut)),
         evidence=gathered.evidence, cut=name_cut_lines(snapshot.requirements, cut) | gathered.cut,
     )  # fmt: skip
 

@@ -8,14 +8,16 @@ from collections.abc import Iterator, Mapping
 
 from reprobuild.compare.environments.model import UnreadLine, normalise_name
 from reprobuild.snapshot.file_kinds import is_environment
-from reprobuild.snapshot.model import CondaRequest, ParseNote, Snapshot
+from reprobuild.snapshot.model import CondaRequest, ParseNote, Snapshot, SourceLocation
 from reprobuild.snapshot.parsers.conda_list import ASKED, VARIABLES, VARIABLES_CUT
 from reprobuild_portable import secrets
 
 _EXTRAS = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*)\s*\[(?P<extras>[^\]]*)\]")
 
 
-def list_unread(snapshot: Snapshot, files: Mapping[str, str]) -> Iterator[UnreadLine]:
+def list_unread(
+    snapshot: Snapshot, files: Mapping[str, str], cut: Mapping[SourceLocation, tuple[str, ...]]
+) -> Iterator[UnreadLine]:
     """Yield the lines that were not understood, open requests, and variables.
 
     A list on one line has several requests, so these are compared, and not the remark on the line. Variables are equal
@@ -24,9 +26,12 @@ def list_unread(snapshot: Snapshot, files: Mapping[str, str]) -> Iterator[Unread
     Args:
         snapshot: with its remarks.
         files: the sha256 of each file with variables.
+        cut: the result of `hash_cut_lines`.
     """
     yield from (
-        _parse_note(remark) for remark in snapshot.remarks if not remark.understood and remark.reason != ASKED
+        _parse_note(remark, cut.get(remark.place, ()))
+        for remark in snapshot.remarks
+        if not remark.understood and remark.reason != ASKED
     )
     requests = (*snapshot.conda_requests, *snapshot.conda_beside)
     yield from _list_requests([request for request in requests if request.is_open])
@@ -43,14 +48,14 @@ def is_whole(text: str) -> bool:
     return secrets.GONE not in text and not text.endswith(("…", "characters: too long to show)"))
 
 
-def _parse_note(remark: ParseNote) -> UnreadLine:
-    """Return a line that was not understood.
+def _parse_note(remark: ParseNote, digests: tuple[str, ...]) -> UnreadLine:
+    """Return a line that was not understood, with the digests of what its text does not show.
 
     A file that was not read equals no other.
     """
     text = remark.text or remark.reason
-    alone = not is_whole(text) or text.endswith(": not read")
-    return UnreadLine(str(remark.place), "" if alone else text)
+    alone = not is_whole(text) or text.endswith(": not read") or not all(digests)
+    return UnreadLine(str(remark.place), "" if alone else "\n".join((text, *digests)))
 
 
 def _list_requests(requests: list[CondaRequest]) -> Iterator[UnreadLine]:
