@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -24,8 +25,10 @@ from reprobuild.config.overrides import (
     read_decisions,
 )
 from reprobuild.config.services import read_services, read_site_services
-from reprobuild.errors import UsageError
+from reprobuild.ecosystems.conda.conda_config import read_channels
+from reprobuild.errors import ReproError, UsageError
 from reprobuild.infra.git.addresses import read_origin
+from reprobuild.snapshot.importers.import_snapshot import open_snapshot
 from tests.conftest import EXAMPLE, reprobuild
 from tests.test_cli import Said as Said
 from tests.test_cli import said as said
@@ -489,6 +492,35 @@ def test_a_file_of_services_that_is_wrong(text: str, message: str, hint: str, tm
     assert str(path) in str(caught.value)
     assert message in str(caught.value)
     assert hint in caught.value.hint
+
+
+# The name of each value is further from the mistake than the 75 characters that PyYAML quotes.
+BROKEN_YAML = [
+    "wandb_api_key_of_the_project: Sup3rPw9xZq81aGq7Lk2 : b\n",
+    "bake: {HF_ENDPOINT_TOKEN_OF_THE_WHOLE_TEAM: Sup3rPw9xZq81aGq7Lk2} : x\n",
+    "a: *ghp_2d711642b726b04401627ca9fbac32f5c853\n",
+]
+
+
+@pytest.mark.parametrize("text", BROKEN_YAML)
+def test_a_broken_file_shows_no_value(text: str, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "requirements.txt").write_text("numpy==1.26.4\n")
+    (run / "wandb-metadata.json").write_text('{"python": "3.11.7"}')
+    path = run / "config.yaml"
+    path.write_text(text)
+    readers: dict[str, Callable[[], object]] = {
+        "decisions": lambda: read_decisions(path),
+        "services": lambda: read_site_services({"REPROBUILD_SERVICES": str(path)}),
+        "a run": lambda: open_snapshot(run).__enter__(),
+        "conda": lambda: read_channels({"CONDARC": str(path), "HOME": str(tmp_path)}),
+    }
+    for reader, read in readers.items():
+        with pytest.raises(ReproError, match=r", line 1, column \d+$") as caught:
+            read()
+        assert "config.yaml" in str(caught.value), reader
+        assert not any(value in str(caught.value) for value in ("Sup3r", "ghp_2d")), reader
 
 
 def test_a_file_of_services_that_cannot_be_read(tmp_path: Path) -> None:

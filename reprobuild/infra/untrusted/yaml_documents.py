@@ -12,6 +12,8 @@ from typing import Any
 
 import yaml
 
+from reprobuild.infra.display import display_text
+
 # People write files of some hundred items; PyYAML reads some ten thousand of them in a second.
 MOST_REPEATED = 8 << 20  # characters
 MOST_NODES = 50_000
@@ -149,9 +151,14 @@ def load_yaml(text: str, loader: type[StrictLoader] = StrictLoader) -> Any:
         loader: its permitted features: see the two classes.
 
     Raises:
-        ValueError: it is not YAML, or the loader refuses it; the message names the position.
+        ValueError: it is not YAML, or the loader refuses it; the message names the position. It quotes no line: a part
+            of a line can show a secret without the name by which secrets are found.
     """
     try:
         return yaml.load(text, Loader=loader)  # noqa: S506  # a SafeLoader, see above
+    except yaml.MarkedYAMLError as err:
+        mark = err.problem_mark or err.context_mark
+        place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise ValueError(display_text(err.problem or err.context or "broken") + place) from None
     except _REFUSALS as err:
-        raise ValueError(str(err) or type(err).__name__) from None
+        raise ValueError(display_text(str(err)) or type(err).__name__) from None
