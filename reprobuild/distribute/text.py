@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import PurePosixPath
 
 from reprobuild.distribute.bundle import BundleResult
@@ -34,8 +33,8 @@ def render_bundled(done: BundleResult) -> str:
 
 def render_unbundled(done: UnbundleResult) -> str:
     """Return the summary of an unpacked bundle."""
-    out = shlex.quote(done.out)
-    against = f" --against {shlex.quote(done.out + '/verdict.json')}" if done.certified else ""
+    out = quote_path(done.out)
+    against = f" --against {quote_path(done.out + '/verdict.json')}" if done.certified else ""
     lines = [
         f"unpacked  {done.members} files into {done.out}"
         if done.new
@@ -55,7 +54,7 @@ def render_checked(done: BundleCheck) -> str:
         f"lock      sha256:{done.lock}",
         f"manifest  {done.manifest}",
         f"signed: {_render_signer(done)}",
-        f"nothing was unpacked; lock and layers are checked by: reprobuild unbundle {shlex.quote(done.file)} -o OUT",
+        f"nothing was unpacked; lock and layers are checked by: reprobuild unbundle {quote_path(done.file)} -o OUT",
     ]
     return "\n".join(lines)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -20,6 +19,7 @@ from reprobuild.distribute.signing import make_keygen
 from reprobuild.distribute.validate import HOSTILE, check_results, find_mismatched_files, replace_page
 from reprobuild.errors import DistributionError, FetchError
 from reprobuild.image.model import Image
+from reprobuild.infra.shell_words import quote_path
 from reprobuild.lock.model import Lock
 from reprobuild.output.directory import LOCK, REPORT, VERDICT, read_image, remember_tree
 from reprobuild.store.roots import record_lock
@@ -203,7 +203,7 @@ def unbundle(
 def _report_doubts(
     doubted: Sequence[str], unread: Sequence[str], out: str, say: Callable[[str], None]
 ) -> None:
-    again = f"`reprobuild build {shlex.quote(f'{out}/{LOCK}')} -o {shlex.quote(out)}"
+    again = f"`reprobuild build {quote_path(f'{out}/{LOCK}')} -o {quote_path(out)}"
     if doubted:
         say(f"of another reprobuild, or made up, as they do not follow from the lock: {', '.join(doubted)}")
         say(f"do not run or follow those: {again}` writes the recipe and its context anew")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -13,6 +12,7 @@ from reprobuild.config.overrides import Decisions
 from reprobuild.context import RunContext
 from reprobuild.errors import LockError, SnapshotError, UsageError
 from reprobuild.infra.display import display_text
+from reprobuild.infra.shell_words import quote_path
 from reprobuild.infra.suggest import suggest_path
 from reprobuild.lock.file import read_lock, write_new_lock
 from reprobuild.lock.model import Lock
@@ -81,7 +81,7 @@ def _advise_lock(name: str) -> str:
     first = "lock it with the options that follow, and name that lock: "
     if name == _HERE:
         return f"{first}`reprobuild capture -o side`, then `reprobuild lock side -o side.lock`"
-    return f"{first}`reprobuild lock {shlex.quote(display_text(name))} -o side.lock`"
+    return f"{first}`reprobuild lock {quote_path(display_text(name))} -o side.lock`"
 
 
 def update_side(lock: Lock, target: Path | None, context: RunContext) -> tuple[Lock, str]:

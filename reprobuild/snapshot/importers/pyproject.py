@@ -7,7 +7,6 @@ https://docs.astral.sh/uv/concepts/projects/dependencies/ (`tool.uv.sources`).
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 
 from packaging.requirements import Requirement
@@ -15,6 +14,7 @@ from packaging.utils import canonicalize_name
 
 from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import display_text
+from reprobuild.infra.shell_words import quote_path
 from reprobuild.snapshot.importers import setup_cfg
 from reprobuild.snapshot.importers.draft import Draft
 from reprobuild.snapshot.importers.local_sources import add_directory
@@ -116,7 +116,7 @@ def _empty_error(document: dict[str, Any], file: str) -> SnapshotError:
     if names and isinstance(names[0], str):
         return SnapshotError(
             f"{display_text(file)} leaves its requirements to {display_text(names[0])}",
-            hint=f"import that list: `reprobuild import {shlex.quote(display_text(names[0]))} -o DIR`",
+            hint=f"import that list: `reprobuild import {quote_path(display_text(names[0]))} -o DIR`",
         )
     return SnapshotError(f"{display_text(file)} states no requirement", hint=NOT_HERE)
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import configparser
 import re
-import shlex
 
 from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import display_text
+from reprobuild.infra.shell_words import quote_path
 from reprobuild.snapshot import text
 from reprobuild.snapshot.importers.draft import Draft
 from reprobuild.snapshot.importers.project_requirements import (
@@ -71,7 +71,7 @@ def read(source: ImportSource) -> Draft:
     if (named := re.fullmatch(r"file:\s*([^,\s]+).*", rows[0])) and len(rows) == 1:
         raise SnapshotError(
             f"{display_text(file)} leaves its requirements to {display_text(named[1])}",
-            hint=f"import that list: `reprobuild import {shlex.quote(display_text(named[1]))} -o DIR`",
+            hint=f"import that list: `reprobuild import {quote_path(display_text(named[1]))} -o DIR`",
         )
     check_count(len(rows), file)
     for number, row in enumerate(rows):

@@ -393,6 +393,18 @@ MARKS = "look at what wrote it; a merge may have left its marks"
             "pyproject.toml leaves its requirements to requirements/base.txt",
             LISTED,
         ),
+        (
+            "pyproject.toml",
+            DYNAMIC + '[tool.setuptools.dynamic]\ndependencies = { file = ["-o/x"] }\n',
+            "pyproject.toml leaves its requirements to -o/x",
+            "import that list: `reprobuild import ./-o/x -o DIR`",
+        ),
+        (
+            "setup.cfg",
+            "[options]\ninstall_requires = file: --version\n",
+            "setup.cfg leaves its requirements to --version",
+            "import that list: `reprobuild import ./--version -o DIR`",
+        ),
         ("pyproject.toml", "[project\n", "pyproject.toml is not TOML", MARKS),
         ("pyproject.toml", "#" * (1 << 20) + "\n", "more than the 1 MiB that it may have", SIZE),
         ("pyproject.toml", f"[{'a.' * 40}a]\n", "has a key of more than 32 parts", "some five parts"),
