@@ -9,7 +9,6 @@ import contextlib
 import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
-from urllib.parse import unquote
 
 import yaml
 
@@ -17,6 +16,7 @@ from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import display_text
 from reprobuild.snapshot import text
 from reprobuild.snapshot.file_kinds import repeated_kind_error
+from reprobuild.snapshot.importers.clean_lines import ROUNDS, clean_row
 from reprobuild.snapshot.importers.draft import Draft
 from reprobuild.snapshot.importers.list_allowance import MOST_BYTES as LARGEST
 from reprobuild.snapshot.importers.list_allowance import ListAllowance
@@ -28,7 +28,6 @@ from reprobuild_portable import secrets
 
 ENVIRONMENT, _DIFF = "environment.yml", "*.diff"
 _PREFIX, _VARIABLES = "prefix", "variables"
-_ROUNDS = 4  # a dump without a secret can read otherwise than before, and show the next one
 _HASH = re.compile(r"\s*--hash=sha256:[0-9a-f]{64}(?: \\)?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 _A_SECRET = "a secret"
@@ -104,7 +103,7 @@ def _clean_list(data: bytes, file: str, allowance: ListAllowance, gap: str = GAP
         elif len(row) > text.LONGEST_ROW:
             rows[at] = gap
             left.append(OmittedPlace(f"line {at + 1}", "it is longer than a line of a list"))
-        elif (clean := _clean_row(row)) != row:
+        elif (clean := clean_row(row)) != row:
             allowance.count_cut(file)
             rows[at] = clean
             left.append(OmittedPlace(f"line {at + 1}", "it held a secret, which was cut out"))
@@ -112,38 +111,10 @@ def _clean_list(data: bytes, file: str, allowance: ListAllowance, gap: str = GAP
     return CleanContent("\n".join(rows).encode() if left else data, left)
 
 
-def _clean_row(row: str) -> str:
-    """Return a row without secrets, in whatever form its address has them: `%67` is `g`."""
-    clean = secrets.redact(secrets.without_logins(row))
-    plain = clean
-    for _ in range(_ROUNDS):
-        plain, coded = unquote(plain), plain
-        if plain == coded:
-            return clean
-        if secrets.redact(plain) != plain:
-            return _shorten(clean)
-    return secrets.GONE  # it hides something
-
-
-def _shorten(row: str) -> str:
-    """Return a row with each of its parts cut out that hides a secret; the whole row if no part does alone."""
-    parts = re.split(r"([/\s?&#=]+)", row)
-    short = "".join(secrets.GONE if _hides_secret(part) else part for part in parts)
-    return secrets.GONE if _hides_secret(short) else short
-
-
-def _hides_secret(text: str) -> bool:
-    for _ in range(_ROUNDS):
-        text = unquote(text)
-        if secrets.redact(text) != text and text != secrets.GONE:
-            return True
-    return False
-
-
 def _clean_found(rows: list[str], gap: str = "") -> list[OmittedPlace]:
     """Replace each row with a secret that a search of the whole text finds."""
     left = []
-    for _ in range(_ROUNDS):
+    for _ in range(ROUNDS):
         hits = [number for number, _ in secrets.find("\n".join(rows).encode("utf-8", "replace"))]
         if not hits:
             break
@@ -186,7 +157,7 @@ def _cut_nodes(root: yaml.Node | None) -> Iterator[OmittedPlace]:
     for mapping in mappings:
         mapping.value = [pair for pair in mapping.value if pair[0].value not in (_PREFIX, _VARIABLES)]
     for node in scalar_nodes(root):
-        clean = _clean_row(node.value)
+        clean = clean_row(node.value)
         if clean != node.value:
             node.value = clean
             yield OmittedPlace(f"line {node.start_mark.line + 1}", "it held a secret, which was cut out")
@@ -203,7 +174,7 @@ def _clean_variables(data: bytes, file: str, allowance: ListAllowance) -> CleanC
     rows: list[str] = []
     left: list[OmittedPlace] = []
     clean = data
-    for _ in range(_ROUNDS):
+    for _ in range(ROUNDS):
         rows = text.decode_lines(clean, file)
         more = [*_clean_dump(rows, clean, file), *_clean_found(rows)]
         if not more:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from reprobuild.snapshot.importers.clean_lines import LONGEST_ROW
 from reprobuild.snapshot.importers.documents import load_document
-from reprobuild.snapshot.importers.draft import LONGEST_ROW, Draft
+from reprobuild.snapshot.importers.draft import Draft
 from reprobuild.snapshot.importers.exports import find_export
 from reprobuild.snapshot.importers.repositories import add_repository
 from reprobuild.snapshot.importers.source import ImportSource

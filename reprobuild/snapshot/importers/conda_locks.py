@@ -13,8 +13,9 @@ from urllib.parse import parse_qs
 
 from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import display_text
+from reprobuild.snapshot.importers.clean_lines import LONGEST_ROW
 from reprobuild.snapshot.importers.documents import load_document
-from reprobuild.snapshot.importers.draft import LONGEST_ROW, Draft
+from reprobuild.snapshot.importers.draft import Draft
 from reprobuild.snapshot.importers.local_sources import add_directory, add_file, is_archive
 from reprobuild.snapshot.importers.project_requirements import add_direct, add_pinned, leave_requirement
 from reprobuild.snapshot.importers.source import ImportSource

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
-from urllib.parse import unquote
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
@@ -16,6 +15,7 @@ from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import display_text
 from reprobuild.snapshot import text
 from reprobuild.snapshot.import_facts import DataFingerprint, ImportFacts, UnusedField, ValueOrigin
+from reprobuild.snapshot.importers.clean_lines import LONGEST_ROW, clean_line, clean_row
 from reprobuild.snapshot.importers.list_allowance import ListAllowance
 from reprobuild.snapshot.importers.model import ImportedSnapshot
 from reprobuild.snapshot.importers.moments import to_iso
@@ -35,8 +35,6 @@ _OF_PACKAGES = (REQUIREMENTS, "conda-explicit.txt")
 _COMMENT = re.compile(r"#(?! Editable\b)")  # a note of pip on an editable install names a package
 NO_HASH = "none of its hashes has a form that can be compared"
 OTHER_LIST = "it names another list, which is not read"
-A_LOGIN = "its address holds a login, in a form that no program reads"
-LONGEST_ROW = text.LONGEST_ROW  # characters of a line with its login, and of what is searched for one
 _LONGEST_NAME = 500  # characters of a field or a reason: the rules need milliseconds for longer ones
 _LONGEST_VERSION = 200  # characters of what names a Python or its platform: the patterns need quadratic time
 _MOST_PACKED = 16 * text.LIMIT  # bytes of all bundles
@@ -78,15 +76,8 @@ class Draft:
 
         A line of packages that must stay out becomes one that a lock asks for.
         """
-        stripped = secrets.strip_credentials(line)[0] if len(line) <= LONGEST_ROW else line
-        clean = display_text(stripped) if len(stripped) <= LONGEST else ""
-        if len(stripped) > LONGEST:
-            reason = f"it has more than {LONGEST} characters"
-        elif secrets.without_logins(stripped) != stripped:
-            reason = A_LOGIN
-        elif any(secrets.secret_value(text) is not None for text in {clean, unquote(clean)}):
-            reason = "it looks like a secret"
-        else:
+        clean, reason = clean_line(line)
+        if not reason:
             return self.add_exact(file, clean, field, more)
         if file in _OF_PACKAGES and not _COMMENT.match(line):
             self.leave_requirement(field, reason)
@@ -158,10 +149,13 @@ class Draft:
         return any(canonicalize_name(row) == name for row in names)
 
     def replace_pin(self, file: str, name: str, line: str, field: str) -> bool:
-        """Replace the pin of a distribution, by its canonical name; return whether there was one."""
+        """Replace the pin of a distribution, by its canonical name; return whether there was one.
+
+        `line` is a result of `clean_line`.
+        """
         for number, row in enumerate(self._lines.get(file, ())):
             if canonicalize_name(row.partition("==")[0].strip()) == name and "==" in row:
-                self._lines[file][number] = display_text(secrets.strip_credentials(line)[0])
+                self._lines[file][number] = line
                 self._add_origin(file, number + 1, field)
                 return True
         return False
@@ -332,7 +326,7 @@ def _shown(name: str) -> str:
     """Return a name or a reason for display; most of them come again and again."""
     if len(name) > _LONGEST_NAME:
         return f"({len(name)} characters: too long to show)"
-    return display_text(name)
+    return display_text(clean_row(name))
 
 
 def _join(rows: list[str]) -> bytes:

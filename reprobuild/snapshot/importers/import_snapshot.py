@@ -26,6 +26,7 @@ from reprobuild.snapshot.importers.formats import IMPORTERS, find_importer, find
 from reprobuild.snapshot.importers.model import ImportedSnapshot
 from reprobuild.snapshot.importers.own_snapshot import describe_own_snapshot, find_own_snapshot, is_captured
 from reprobuild.snapshot.importers.project_requirements import ENVIRONMENT, EXPLICIT_HEAD, add_project_python
+from reprobuild.snapshot.importers.repositories import has_secret
 from reprobuild.snapshot.importers.requirement_files import add_lists, has_other_lists
 from reprobuild.snapshot.importers.source import ARCHIVE, ImportSource, open_source
 from reprobuild.snapshot.not_snapshot import (
@@ -36,7 +37,6 @@ from reprobuild.snapshot.not_snapshot import (
     refuse_unreadable,
 )
 from reprobuild.snapshot.read import read_snapshot
-from reprobuild_portable import secrets
 from reprobuild_portable.host import is_portable
 
 # Files of a snapshot that are no captured lists: packed ones, and texts.
@@ -193,10 +193,10 @@ def _is_own_lock(path: Path) -> bool:
     """Tell whether a file begins as the locks that `reprobuild lock` writes."""
     try:
         stream, _ = open_plain(path, links=True)
-    except OSError:
+        with stream:
+            return _OWN_LOCK.match(stream.read(64)) is not None
+    except OSError:  # of a file of /proc, reading fails
         return False
-    with stream:
-        return _OWN_LOCK.match(stream.read(64)) is not None
 
 
 def _captured_files(source: ImportSource) -> Draft | None:
@@ -273,7 +273,7 @@ def _put_file(draft: Draft, name: str, inside: ImportSource, *, whole: bool) -> 
         elif is_packed:
             draft.count_packed(len(content))
             draft.put(name, content)
-        elif secrets.find(content, most=1):
+        elif has_secret(content):
             reason = "it holds a secret"
         else:
             draft.put(name, content)

@@ -11,7 +11,7 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from reprobuild.snapshot.importers.draft import LONGEST_ROW
+from reprobuild.snapshot.importers.clean_lines import LONGEST_ROW
 from reprobuild.snapshot.importers.project_requirements import parse_requirement
 from reprobuild.snapshot.importers.toml_documents import string, table
 

@@ -12,7 +12,8 @@ from packaging.specifiers import SpecifierSet
 from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import display_text
 from reprobuild.snapshot.file_kinds import explicit_lock_kind, kind_of
-from reprobuild.snapshot.importers.draft import A_LOGIN, NO_HASH, PIN, REQUIREMENTS, Draft, hides_login
+from reprobuild.snapshot.importers.clean_lines import A_LOGIN
+from reprobuild.snapshot.importers.draft import NO_HASH, PIN, REQUIREMENTS, Draft, hides_login
 from reprobuild.snapshot.importers.people import without_home
 from reprobuild.snapshot.importers.requirement_rows import continued, hash_row, valid_hashes
 from reprobuild.snapshot.importers.source import MOST_CANDIDATES, ImportSource

@@ -6,12 +6,13 @@ import re
 
 from packaging.utils import canonicalize_name
 
+from reprobuild.snapshot.importers.clean_lines import clean_line
 from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
 from reprobuild_portable import secrets
 
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-_SCP = re.compile(r"(?:[^@/\s]+@)?(?P<host>[A-Za-z0-9.-]+):(?P<path>[^\s:]+)")
-_HTTPS = re.compile(r"(?:https?|ssh|git)://[^\s]+")
+_SCP = re.compile(r"(?:[^@/\s]+@)?(?P<host>[A-Za-z0-9.-]+):(?P<path>[^\s:#]+)")
+_HTTPS = re.compile(r"(?:https?|ssh|git)://[^\s#]+")
 _LOGIN = re.compile(r"^(\w+://)(?!git@)[^/@]*@")
 _LONGEST = 500  # characters of an address
 _OWN = "the job's own repository: {}; mount a checkout of it (`reprobuild run OUT -v DIR:/work`)"
@@ -35,9 +36,11 @@ def add_repository(draft: Draft, remote: str, commit: str, field: str, changes: 
         _keep_changes(draft, "job", changes, field)
         return
     name = re.sub(r"\.git$", "", address.rstrip("/").rpartition("/")[2])
-    if draft.replace_pin(
-        REQUIREMENTS, str(canonicalize_name(name)), f"-e git+{address}@{commit}#egg={name}", field
-    ):
+    line, reason = clean_line(f"-e git+{address}@{commit}#egg={name}")
+    if reason or secrets.GONE in line:
+        draft.leave(field, reason or "its address holds a secret")
+        _keep_changes(draft, "job", changes, field)
+    elif draft.replace_pin(REQUIREMENTS, str(canonicalize_name(name)), line, field):
         if changes:
             draft.put(f"{name}.diff", changes, field)
     else:
@@ -46,10 +49,23 @@ def add_repository(draft: Draft, remote: str, commit: str, field: str, changes: 
 
 
 def _keep_changes(draft: Draft, name: str, changes: bytes, field: str) -> None:
-    if secrets.find(changes, most=1):
+    if has_secret(changes):
         draft.leave(f"{field}: changes", "a secret in the changes of the job's own repository")
     elif changes and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}", name):
         draft.put(f"{name}.patch", changes, f"{field}: changes")
+
+
+def has_secret(diff: bytes) -> bool:
+    """Return whether a diff, or a text of any kind, holds a secret.
+
+    The files before and after are searched apart, too, without the sign of each line: a rule may look at the start of a
+    line, or at the line after it.
+    """
+    if secrets.find(diff, most=1):
+        return True
+    rows = diff.split(b"\n")
+    sides = (b"\n".join(row[1:] for row in rows if not row.startswith(sign)) for sign in (b"-", b"+"))
+    return any(secrets.find(side, most=1) for side in sides)
 
 
 def _address(remote: str) -> str:

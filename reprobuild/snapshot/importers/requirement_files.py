@@ -15,7 +15,8 @@ from packaging.version import InvalidVersion
 from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import display_text
 from reprobuild.snapshot import text
-from reprobuild.snapshot.importers.draft import LONGEST_ROW, OTHER_LIST, REQUIREMENTS, Draft
+from reprobuild.snapshot.importers.clean_lines import LONGEST_ROW
+from reprobuild.snapshot.importers.draft import OTHER_LIST, REQUIREMENTS, Draft
 from reprobuild.snapshot.importers.project_requirements import leave_requirement, parse_requirement
 from reprobuild.snapshot.importers.requirement_rows import LONGEST, names_other_list, split_row
 from reprobuild.snapshot.importers.source import ImportSource

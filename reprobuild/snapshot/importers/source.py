@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from reprobuild.errors import BuildError, SnapshotError
-from reprobuild.infra.display import escape_text
+from reprobuild.infra.display import display_text, escape_text
 from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.names import HOSTILE, check_path
 from reprobuild.infra.untrusted.regular_files import open_plain, open_within, read_plain
@@ -215,7 +215,7 @@ def _unpack(path: Path, scratch: Path, skipped: dict[str, str]) -> Iterator[tupl
             yield name, target
     except (BuildError, OSError, zlib.error, lzma.LZMAError, *BAD_TAR, *BAD_ZIP) as err:
         raise SnapshotError(
-            f"`{origin}` cannot be unpacked: {escape_text(str(err))}",
+            f"`{origin}` cannot be unpacked: {display_text(str(err))}",
             hint="unpack it yourself, and name the directory",
         ) from None
 

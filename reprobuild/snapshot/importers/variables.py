@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from reprobuild.snapshot.importers.clean_lines import hides_secret
 from reprobuild.snapshot.importers.draft import Draft
 from reprobuild.snapshot.importers.people import find_people, is_personal, names_people, without_home
 from reprobuild_portable import secrets
@@ -28,7 +29,8 @@ def add_variables(draft: Draft, variables: Mapping[str, Any], field: str) -> Non
     """
     draft.count_variables(sum(len(str(name)) + len(str(value)) for name, value in variables.items()))
     people = find_people(variables)
-    for name, value in variables.items():
+    for key, value in variables.items():
+        name = str(key)  # a key of YAML can be a number
         place = f"{field}.{name}"
         if reason := _refusal(name, str(value), people):
             draft.leave(place, reason)
@@ -42,7 +44,9 @@ def _refusal(name: str, value: str, people: frozenset[str]) -> str:
         return "it has no name of a variable"
     if len(value) > _LARGEST:
         return f"it has more than {_LARGEST} characters"
-    if secrets.holds_secret(name, value):
+    if secrets.holds_secret(name, value) or secrets.secret_value(name) is not None:
+        return "a secret"
+    if "%" in value and hides_secret(value):
         return "a secret"
     if is_personal(name):
         return "it names a person or a machine"

@@ -10,7 +10,8 @@ import pytest
 from reprobuild.errors import SnapshotError
 from reprobuild.snapshot.import_facts import ImportFacts
 from reprobuild.snapshot.importers import poetry_project, project_requirements
-from reprobuild.snapshot.importers.draft import A_LOGIN, Draft
+from reprobuild.snapshot.importers.clean_lines import A_LOGIN
+from reprobuild.snapshot.importers.draft import Draft
 from reprobuild.snapshot.importers.import_snapshot import import_into, needs_import, open_snapshot
 from reprobuild.snapshot.read import read_snapshot
 from tests.snapshot.importers.typical import TYPICAL

@@ -222,7 +222,7 @@ def test_a_huge_list_is_refused_before_it_is_judged() -> None:
 
 
 def test_a_dump_that_shows_secrets_again_and_again_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(captured_content, "_ROUNDS", 1)
+    monkeypatch.setattr(captured_content, "ROUNDS", 1)
     with pytest.raises(SnapshotError, match="secrets cannot be told from what stands beside them") as err:
         put_captured(Draft("a file", "env.txt"), "env.txt", "env.txt", DUMP.encode())
     assert err.value.hint == "write it again where the job runs: `env -0 > env.nul`"
