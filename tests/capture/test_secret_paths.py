@@ -16,6 +16,7 @@ from tests.snapshot.shapes import fill
 
 TOKEN = fill("ghp_{a36}", random.Random(11))[0]
 RULE = "github in its path"
+PASSWORD = fill("Pw9{a17}", random.Random(12))[0]
 
 
 @pytest.mark.parametrize("staged", [False, True])
@@ -127,3 +128,40 @@ def test_no_option_repeats_a_path_that_is_a_secret(tmp_path: Path) -> None:
         "code: 1 file of a repository not captured (clone/out-***/f.txt): to freeze without"
     )
     assert question.options == ("--accept 'clone/out-***/f.txt'",)
+
+
+@pytest.mark.parametrize("state", ["new", "staged", "changed", "staged change", "intended"])
+def test_a_link_with_a_secret_target_is_left_out(state: str, tmp_path: Path) -> None:
+    top = new_origin(tmp_path)
+    if "change" in state:
+        (top / "link").symlink_to("kept.py")
+        git(top, "add", "link")
+        git(top, "commit", "-qm", "link")
+        (top / "link").unlink()
+    (top / "link").symlink_to(f"https://me:{PASSWORD}@host/x")
+    write(top, "new.py", b"plain\n")
+    if "staged" in state:
+        git(top, "add", "link")
+    if state == "intended":
+        git(top, "add", "-N", "link")
+    out = tmp_path / "out"
+    done = run_program(top, out)
+    assert PASSWORD.encode() not in bundled(top, out) + (done.stdout + done.stderr).encode()
+    (one,) = document(out)["repositories"]
+    (file,) = one["left_out"]
+    assert (file["path"], file["reason"], file["rule"]) == ("link", "secret", "url-credential in line 1")
+    assert (
+        "clone: link was left out, it looks like a secret (url-credential in line 1): "
+        "`--accept clone/link` captures it"
+    ) in document(out)["notes"]
+    assert one["diff"]["file"] == "clone.patch"
+    assert document(out)["warnings"] == []
+
+
+def test_an_accepted_link_is_captured(tmp_path: Path) -> None:
+    top = new_origin(tmp_path)
+    (top / "link").symlink_to(f"https://me:{PASSWORD}@host/x")
+    run_program(top, tmp_path / "out", "--accept", "clone/link")
+    (one,) = document(tmp_path / "out")["repositories"]
+    assert one["left_out"] == []
+    assert PASSWORD.encode() in bundled(top, tmp_path / "out")

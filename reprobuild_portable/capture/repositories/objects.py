@@ -56,13 +56,14 @@ def _write_object(
             return None
         if stat.S_ISLNK(state.st_mode):
             target = repository.readlink(path)
-            rule = _find_path_rule(repository, path)
-            if rule and (
-                entry is None or repository.id(b"blob %d\0" % len(target) + target).encode() != entry.oid
-            ):
-                _leave_file_out(files, path, "secret", rule=rule)
-                return None
-            return b"120000", _keep(repository, target, entry)
+            oid = repository.id(b"blob %d\0" % len(target) + target).encode()
+            if entry is None or oid != entry.oid:
+                rule = _find_withholding_rule(repository, path, oid, target)
+                if rule:
+                    _leave_file_out(files, path, "secret", rule=rule)
+                    return None
+                repository.add(b"blob", target)
+            return b"120000", oid
         if not stat.S_ISREG(state.st_mode):
             if not stat.S_ISDIR(state.st_mode):
                 _leave_file_out(files, path, "special-file")
@@ -90,7 +91,7 @@ def _write_object(
 
 
 def _find_withholding_rule(repository: Repository, path: bytes, oid: bytes, content: bytes) -> str:
-    """Return the rule that leaves a new file out.
+    """Return the rule that leaves a new file or link out. The content of a link is its target.
 
     The rule is empty if the file is captured; git does not have it yet. If there is no time to search a
     file, it is captured, and counted as `unsearched` later.
@@ -149,16 +150,6 @@ def _mode(repository: Repository, mode: int, entry: Optional[Entry]) -> bytes:
     if repository.config.get("core.filemode") == "false" and entry is not None:
         return entry.mode if entry.mode.startswith(b"100") else b"100644"
     return b"100755" if mode & stat.S_IXUSR else b"100644"
-
-
-def _keep(repository: Repository, content: bytes, entry: Optional[Entry]) -> bytes:
-    """Return the id of a blob.
-
-    The blob is written only if the index has another.
-    """
-    if entry is not None and repository.id(b"blob %d\0" % len(content) + content).encode() == entry.oid:
-        return entry.oid
-    return repository.add(b"blob", content)
 
 
 def _leave_file_out(

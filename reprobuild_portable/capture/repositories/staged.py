@@ -75,7 +75,7 @@ def _remove_staged_secrets(
     rules = {row.path: rule for row in rows for rule in [_find_path_rule(repository, row.path)] if rule}
     paths: Dict[bytes, List[Staged]] = {}
     for row in rows:
-        if row.mode.startswith(b"100") and row.path not in rules:
+        if row.path not in rules:
             paths.setdefault(row.oid, []).append(row)
     with contextlib.suppress(GaveUpError):  # files not searched here are counted later
         for oid, content in _select_searchable(repository, dict.fromkeys(paths, b""))[0]:
