@@ -3991,297 +3991,6 @@ def _cut_values(text: str, among: FrozenSet[str] = frozenset()) -> tuple[str, bo
     return cut, cut != text
 
 
-# --- reprobuild_portable/capture/repositories/repository.py ---
-# Read access to one git repository.
-
-#
-# The content of a work tree is written as git objects into a directory of our own, unknown to the user's repository,
-# and packed with the commits that no remote has into one bundle:
-#
-#     refs/reprobuild/head      the commit that was checked out
-#     refs/reprobuild/index     a commit of the index, with the staged changes
-#     refs/reprobuild/worktree  a commit of the files as they lie on the disk, byte for byte, untracked ones included
-#     refs/reprobuild/unmerged  a commit of the blobs of conflicts
-#
-# git only reads: its index from a copy. No program that the repository's configuration names is run. A command that
-# writes an index could run a hook of it (`post-index-change`), so it has a git directory of our own.
-# Settings for the conversion between bytes on the disk and in the repository.
-_SETTINGS = (
-    "core.autocrlf",
-    "core.eol",
-    "core.filemode",
-    "core.symlinks",
-    "core.ignorecase",
-    "core.precomposeunicode",
-)
-_PATHS = ("core.protecthfs", "core.protectntfs")
-
-_REMOTE = re.compile(r"remote\.(.+)\.url", re.DOTALL)
-_AUTHOR = b"reprobuild capture <capture@reprobuild.invalid> 0 +0000"
-
-
-class Entry(NamedTuple):
-    """One path of an index.
-
-    It has git's mode, the object id, and the letter of `git ls-files -v`.
-    """
-
-    mode: bytes
-    oid: bytes
-    tag: bytes
-
-
-class Files(NamedTuple):
-    """Differences between a work tree and its index.
-
-    They are (mode, id) by path, None for a deleted file. `products` are the beginnings of paths that a program made,
-    and `environments` the directories of environments, each with a slash.
-    """
-
-    changed: Dict[bytes, Optional[Tuple[bytes, bytes]]]
-    untracked: Dict[bytes, Tuple[bytes, bytes]]
-    left_out: List[Dict[str, Any]]
-    large: List[Dict[str, Any]]
-    inner: Dict[bytes, str]
-    intended: List[bytes]
-    touched: Set[bytes]
-    products: Set[bytes]
-    environments: Set[bytes]
-
-
-class Repository:
-    """A work tree of the user, and new objects.
-
-    The work tree is only read. The objects are in a directory of our own.
-    """
-
-    def __init__(self, top: str, context: Context) -> None:
-        self.top = top
-        self.context = context
-        program = _program("git", context)
-        if program is None:
-            raise GaveUpError("failed", "git is not on PATH")
-        self.program = program
-        self.folder, self.common = _git_folders(top)
-        _check_links(top, self.folder, self.common, program, context)
-        _check_owner(top, self.folder, self.common, program, context)
-        self.borrowed = _check_borrowed(top, self.common, program, context)
-        self.clean: Set[bytes] = set()  # ids of new files without secrets
-        self.searched = 0  # bytes
-        self.path_rules: Dict[bytes, str] = {}  # of paths whose text holds a secret
-        self.above: Optional[Tuple[bytes, int]] = None  # the directory of the last file, and its descriptor
-        self.scratch = tempfile.mkdtemp(dir=context.scratch)
-        self.objects = os.path.join(self.scratch, "objects")
-        host.mkdir(self.objects)
-        self.index = os.path.join(self.scratch, "index")
-        with contextlib.suppress(FileNotFoundError):  # an unborn repository may have no index
-            source = os.path.join(self.folder, "index")
-            shutil.copyfile(source, self.index)
-            times = host.stat(
-                source
-            )  # git compares them with the files': a younger copy would hide late changes
-            host.utime(self.index, ns=(times.st_atime_ns, times.st_mtime_ns))
-        alternate = quote(os.fsencode(os.path.join(self.common, "objects")))
-        self.env = {name: value for name, value in context.environ.items() if not name.startswith("GIT_")}
-        self.env.update(
-            GIT_OPTIONAL_LOCKS="0", GIT_TERMINAL_PROMPT="0", GIT_NO_REPLACE_OBJECTS="1", GIT_NO_LAZY_FETCH="1",
-            GIT_LITERAL_PATHSPECS="1", GIT_PAGER="cat", GIT_GRAFT_FILE="/dev/null", LC_ALL="C",
-            GIT_INDEX_FILE=self.index, GIT_OBJECT_DIRECTORY=self.objects,
-            GIT_ALLOW_PROTOCOL="none",  # it overrules `protocol.file.allow` of the repository
-            GIT_ALTERNATE_OBJECT_DIRECTORIES=alternate if alternate.startswith('"') else f'"{alternate}"',
-        )  # fmt: skip
-        self.options: List[str] = [f"--git-dir={self.folder}", f"--work-tree={top}", "--no-pager"]
-        self.options += list_calm_options()
-        # An included file may be that of another repository, whose remotes are not those of this one.
-        self.own_config = parse_settings(self.git("config", "--list", "-z", "--no-includes"))
-        self.config = self.own_config
-        if any(name.startswith(("include.", "includeif.")) for name in self.own_config):
-            self.config = parse_settings(self.git("config", "--list", "-z", "--includes"))
-        self.options += list_filter_options(self.config)
-        self.hash = "sha256" if self.config.get("extensions.objectformat") == "sha256" else "sha1"
-        self.paths = [  # which paths an index may have
-            word for key in _PATHS if key in self.config for word in ("-c", f"{key}={self.config[key]}")
-        ]
-
-    def git(self, *words: str, stdin: bytes = b"", out: Optional[IO[bytes]] = None, most: int = 0,
-            codes: Sequence[int] = (0,), seconds: float = SECONDS, **env: str) -> bytes:  # fmt: skip
-        """Run a git command and return its output.
-
-        `env` are variables for this command.
-        """
-        context = self.context._replace(deadline=min(self.context.deadline, time.monotonic() + seconds))
-        with _naming(words):
-            return _run(
-                [self.program, *self.options, *words], context, env={**self.env, **env}, cwd=self.top,
-                stdin=stdin, out=out, most=most, codes=codes,
-            )  # fmt: skip
-
-    def write_index(self, *words: str, stdin: bytes = b"", **env: str) -> bytes:
-        """Run a git command that writes an index, and return its output.
-
-        It has no configuration, neither the repository's nor the user's.
-        """
-        folder = os.path.join(self.scratch, "git")
-        if not os.path.isdir(folder):
-            make_git_directory(folder, self.hash, self.index, self.folder)
-        argv = [self.program, f"--git-dir={folder}", f"--work-tree={folder}", *self.paths, *words]
-        with _naming(words):
-            return _run(
-                argv, self.context, env={**self.env, **NO_SETTINGS, **env}, cwd=folder, stdin=stdin
-            )  # fmt: skip
-
-    def state(self, path: bytes) -> Optional[os.stat_result]:
-        """Return the state of a path of the work tree.
-
-        It is None if git would consider the path deleted.
-        """
-        try:
-            folder, name = self._enter(path)
-            return host.stat(name, dir_fd=folder, follow_symlinks=False)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-
-    def open(self, path: bytes) -> int:
-        """Return the descriptor of a file of the work tree."""
-        folder, name = self._enter(path)
-        return host.open(name, host.O_RDONLY | host.O_NOFOLLOW | host.O_NONBLOCK, dir_fd=folder)
-
-    def readlink(self, path: bytes) -> bytes:
-        """Return the text of a link in the work tree."""
-        folder, name = self._enter(path)
-        return host.readlink(name, dir_fd=folder)
-
-    def leave(self) -> None:
-        """Close the directory of the last file."""
-        if self.above:
-            host.close(self.above[1])
-        self.above = None
-
-    def _enter(self, path: bytes) -> Tuple[int, bytes]:
-        """Return the directory of a path, and its last name.
-
-        An index may hold any path.
-
-        Raises:
-            FileNotFoundError: git does not write such a path. NotADirectoryError: it leads over a link.
-        """
-        above, _, name = path.rpartition(b"/")
-        if self.above is None or self.above[0] != above:
-            self.leave()
-            folder = host.open(self.top, _FOLDER)
-            for step in above.split(b"/") if above else ():
-                outer = folder
-                try:
-                    folder = host.open(_check_name(step), _FOLDER | host.O_NOFOLLOW, dir_fd=outer)
-                finally:
-                    host.close(outer)
-            self.above = (above, folder)
-        return self.above[1], _check_name(name)
-
-    def add(self, kind: bytes, content: bytes) -> bytes:
-        """Write an object into our directory, and return its id."""
-        whole = kind + b" %d\0" % len(content) + content
-        name = self.id(whole)
-        folder = os.path.join(self.objects, name[:2])
-        path = os.path.join(folder, name[2:])
-        if not os.path.exists(path):
-            with contextlib.suppress(FileExistsError):
-                host.mkdir(folder)  # not its parents: they are gone if the capture was stopped
-            with open(path, "wb") as stream:
-                stream.write(zlib.compress(whole, 1))
-        return name.encode()
-
-    def id(self, whole: bytes) -> str:
-        """Return the id of an object with its header."""
-        try:
-            return str(hashlib.new(self.hash, whole, usedforsecurity=False).hexdigest())  # or FIPS refuses it
-        except TypeError:  # Python 3.8
-            return hashlib.new(self.hash, whole).hexdigest()
-
-    def commit(self, tree: bytes, parents: Iterable[str]) -> bytes:
-        """Write a commit with only a tree and parents.
-
-        Equal commits have equal ids.
-        """
-        rows = [b"tree " + tree, *(b"parent " + parent.encode() for parent in parents)]
-        return self.add(
-            b"commit",
-            b"\n".join([*rows, b"author " + _AUTHOR, b"committer " + _AUTHOR, b"", b"captured", b""]),
-        )
-
-    def tree(
-        self, changes: Mapping[bytes, Optional[Tuple[bytes, bytes]]], name: str, empty: bool = False
-    ) -> bytes:
-        """Return the tree of the index with changes.
-
-        `changes` has (mode, id) by path, None for a deletion.
-        """
-        index = os.path.join(self.scratch, name)
-        if not empty and os.path.exists(self.index):
-            shutil.copy2(self.index, index)
-        return self.change_tree(index, changes)
-
-    def change_tree(self, index: str, changes: Mapping[bytes, Optional[Tuple[bytes, bytes]]]) -> bytes:
-        """Apply changes to an index of our own, and return its tree."""
-        deletions = [path for path, entry in changes.items() if entry is None]
-        none = b"0" * (64 if self.hash == "sha256" else 40)
-        rows = [b"0 " + none + b"\t" + path for path in deletions]
-        rows += [
-            entry[0] + b" " + entry[1] + b"\t" + path for path, entry in changes.items() if entry is not None
-        ]
-        if rows:
-            stdin = b"\0".join(rows) + b"\0"
-            self.write_index("update-index", "-z", "--index-info", stdin=stdin, GIT_INDEX_FILE=index)
-        elif is_sparse(index):  # write-tree has no objects to fill it
-            self.write_index("update-index", "--force-write-index", GIT_INDEX_FILE=index)
-        # If git sees that the user's repository has a tree already, it sets the time of that file.
-        words = ("write-tree", "--missing-ok")
-        return self.write_index(*words, GIT_INDEX_FILE=index, GIT_ALTERNATE_OBJECT_DIRECTORIES="").strip()
-
-
-@contextlib.contextmanager
-def _naming(words: Sequence[str]) -> Iterator[None]:
-    """Name a command of git in errors of the body."""
-    try:
-        yield
-    except GaveUpError as err:
-        raise GaveUpError(err.reason, err.why.replace("`git`", f"`git {words[0]}`")) from None
-
-
-_FOLDER = host.O_DIRECTORY | host.O_CLOEXEC | getattr(os, "O_PATH", host.O_RDONLY)
-
-
-def _check_name(name: bytes) -> bytes:
-    if name.lower() in (b"", b".", b"..", b".git"):
-        raise FileNotFoundError(errno.ENOENT, "git has no such name", name)
-    return name
-
-
-def _names(paths: Iterable[bytes]) -> Dict[str, Any]:
-    ordered = sorted(paths)
-    return {"count": len(ordered), "paths": [quote(path) for path in ordered[:LISTED]]}
-
-
-class Head(NamedTuple):
-    """The commit that is checked out, with tree and branch.
-
-    Commit and tree are None before the first commit. The branch is None if HEAD is detached. `pushed` tells
-    whether a branch of a remote ends at this very commit.
-    """
-
-    commit: Optional[str]
-    tree: Optional[str]
-    branch: Optional[str]
-    pushed: bool = False
-
-
-def _make_unique_name(stem: str, used: Dict[str, int]) -> str:
-    """Return a unique name for the files of a repository."""
-    name = re.sub(r"[^A-Za-z0-9._-]", "_", cut_tokens(stem)).strip(".")[:80] or "repository"
-    used[name] = used.get(name, 0) + 1
-    return name if used[name] == 1 else _make_unique_name(f"{name}-{used[name]}", used)
-
-
 # --- reprobuild_portable/secrets/search.py ---
 # Search for secrets: in one text, and line by line in a source, a patch or an output.
 
@@ -4610,6 +4319,551 @@ def _lines_with(values: set[bytes], text: bytes, look: Callable[[], object]) -> 
     return lines
 
 
+# --- reprobuild_portable/secrets/variables.py ---
+# Environment variables that are secrets, by name or by value.
+
+_WEAK_NAME = re.compile(r"(?i)(^|_)(KEYS?|AUTH|CRED|PRIV|LOGIN|ACCESS|API|LICENSE)(_|$)")
+_INSIDE = re.compile(
+    r"(?<![A-Za-z0-9_.-])-{0,2}([A-Za-z_][A-Za-z0-9_-]{0,60})[\"']?\s{0,4}[=:]\s{0,4}[\"']?([^\s"
+    r"\"',;]{1,200})"
+)
+# A parameter of an address that is long enough for a signature.
+_PARAMETER = re.compile(r"[?&;]([A-Za-z][A-Za-z0-9_%-]{0,40})=([A-Za-z0-9%+/=_.~-]{16,400})")
+_WORD_END = re.compile(r"[\s\"',;|&<>)\]}]")
+_SCHEMES = re.compile(r"(?i)(basic|bearer|token|digest|negotiate|ntlm|api-?key|aws4-hmac-sha256)[ \t]")
+# What stands for a value: `$TOKEN`, `{token}`, `%(token)s`, `<token>`.
+_TEMPLATE = re.compile(
+    rf"[\\\"']{{0,3}}(\$(?:{VARIABLE}|\d(?!\w)|[^A-Za-z0-9_$]|\Z)|[{{<]|%[({{]|%[A-Z][A-Z0-9_]{{1,40}}%|\*\*\*)"
+)
+# A group of the system after a user, a module after a file, a port after a host, a place in a container.
+_NO_PASSWORD = re.compile(r"[a-z_][a-z_-]*|\d{1,5}|[./].*", re.DOTALL)
+_GROUP = re.compile(r"[a-z_][a-z0-9_-]*\$?|\d+")
+_RUNS_AS = re.compile(r"(?i)docker|podman|nerdctl|chown|chroot|kubectl|container")
+# A proxy without a scheme, which programs take, too.
+_PROXY = re.compile(r"(?i)[a-z0-9_]{0,40}proxy")
+_PROXY_LOGIN = re.compile(r"[^\s/:@]{1,100}:(?![${])[^\s@]{1,300}@[A-Za-z0-9\[]")
+# An index of packages, whose token may be a directory of its address.
+_INDEX = re.compile(
+    r"(?i)(?:pip|uv|poetry|pdm|pipenv|conda)_.{0,80}(?:index|links|url|channel|mirror).{0,40}"
+)
+# A text in base64, of which the line breaks are taken out.
+_ENCODED = re.compile(r"[A-Za-z0-9+/_-]{24,999999}={0,2}")
+# How far from an option the name of its program may stand.
+_NEAR = 200
+
+
+def secret_variable(name: str, value: str) -> str | None:
+    """Return the rule that makes an environment variable a secret, or None.
+
+    The value of a secret name may be empty or a switch: then it is not a secret. A weaker name (`SOME_AUTH`) needs
+    a value that looks generated.
+    """
+    if NOTHING.fullmatch(value):
+        return None
+    if _PROXY.fullmatch(name) and _PROXY_LOGIN.match(value):
+        return "login"
+    rule = (
+        secret_name(name, value)
+        or secret_value(value)
+        or _find_assigned_rule(value)
+        or _assigned_inside(value)
+        or _find_redacted_rule(name, value)
+        or _find_encoded_rule(value)
+        or _find_index_rule(name, value)
+    )
+    if rule is None and name.endswith(("AUTH", "LOGIN")) and secret_value(f"{name}={value}") == "auth-login":
+        return "login"
+    if rule is None and _WEAK_NAME.search(name) and re.fullmatch(r"[A-Za-z0-9+/_=-]{20,512}", value):
+        return "generated" if not value.startswith("/") and looks_generated(value) else None
+    return rule
+
+
+def holds_secret(name: str, value: str) -> bool:
+    """Return whether a variable must stay out of an image and a lock: a secret, or a text that `redact` changes."""
+    return secret_variable(name, value) is not None or redact(value) != value
+
+
+def _find_index_rule(name: str, value: str) -> str | None:
+    """Return the rule for an address of an index with a token among its directories, or None."""
+    urls = (url[0] for url in ADDRESS.finditer(value)) if _INDEX.fullmatch(name) else ()
+    return "index-path" if any(hide_path_tokens(url, index=True) != url for url in urls) else None
+
+
+def _find_encoded_rule(value: str) -> str | None:
+    """Return the rule for a secret in base64, or None: a service account, a kubeconfig."""
+    value = re.sub(r"\r?\n", "", value)
+    text = decode_base64(value) if _ENCODED.fullmatch(value) else None
+    if text is None:
+        return None
+    return secret_value(text) or _find_assigned_rule(text) or _assigned_inside(text)
+
+
+def _find_assigned_rule(value: str) -> str | None:
+    """Return the rule for a value that assigns a secret, or None: JSON, `key=value` lists, options."""
+    for match in _INSIDE.finditer(value):
+        rule = secret_name(match[1].replace("-", "_"), match[2])
+        if (
+            value[match.end(1) : match.end(1) + 1] == ":"
+            and value[max(match.start() - 1, 0) : match.start()] == "/"
+        ):
+            continue  # `registry/token:latest`
+        if rule and not NOTHING.fullmatch(match[2]):
+            return rule
+    return None
+
+
+def _assigned_inside(value: str) -> str | None:
+    """Return the rule for an assignment that `redact` cuts, anywhere in a value, or None.
+
+    A name may be inside the value of another (`mode:x?secret=...`). A template is not a secret.
+    """
+    for match in find_assignments(value):
+        if not rule_of_name(match[1].replace("-", "_")):
+            continue
+        word = _WORD_END.split(value[match.end() : match.end() + _NEAR], maxsplit=1)[0]
+        if word and assigns_secret(match) and not (NOTHING.fullmatch(word) or _TEMPLATE.match(word)):
+            return secret_name(match[1].replace("-", "_"), word) or "assigned"
+    for match in _PARAMETER.finditer(value):
+        if SIGNED.fullmatch(unquote(match[1]).replace("-", "_")) and looks_generated(match[2]):
+            return "signature"
+    return None
+
+
+def _find_redacted_rule(name: str, value: str) -> str | None:
+    """Return the rule for a header, a login of curl, an option or a token that `redact` cuts, or None.
+
+    A template (`Bearer $TOKEN`) does not count, nor does the `-u` of other programs (`docker -u ada:users`).
+    """
+    for header in AUTHORIZATION.finditer(value):
+        word = value[header.end() : header.end() + _NEAR].split()[0].strip("\"',;}")
+        known = _SCHEMES.search(header[0]) or len(word) >= 16 or re.search(r"[^A-Za-z-]", word)
+        if known and not (_TEMPLATE.match(word) or NOTHING.fullmatch(word)):
+            return "header"
+    if any(_is_bearer(match[1], match[2]) for match in BEARER.finditer(value)):
+        return "header"
+    if any(_is_login(match, name) for match in LOGIN.finditer(value)):
+        return "login"
+    if any(not _TEMPLATE.match(match[2]) for match in SSHPASS.finditer(value)):
+        return "password"
+    if any(not _TEMPLATE.match(m[2]) and not NOTHING.fullmatch(m[2]) for m in GROUPED.finditer(value)):
+        return "secret"
+    for match in ADDRESS.finditer(value):
+        token = CONDA_TOKEN.search(match[0]) if match[0].lower().startswith("http") else None
+        if token and looks_generated(token[0][3:]):
+            return "conda-token"
+    return _option_inside(value)
+
+
+def _is_bearer(scheme: str, token: str) -> bool:
+    """Return whether a scheme and a token are the value of a header, and not words of a text."""
+    if scheme.lower().startswith("bearer"):
+        return len(token) >= 16 and looks_generated(token)
+    return is_login(token)
+
+
+def _is_login(match: re.Match[str], name: str) -> bool:
+    """Return whether `user:password` after an option is a login, in a variable of this name."""
+    user, _, password = match[3].strip("\"'").partition(":")
+    if without_login(match) == match[0] or not user or not password or _TEMPLATE.match(password):
+        return False
+    before = f"{name} {match.string[max(match.start() - _NEAR, 0) : match.start()]}"
+    if re.search("(?i)curl|proxy", before + match[1]):
+        return not NOTHING.fullmatch(password)
+    if _RUNS_AS.search(before):
+        return not _GROUP.fullmatch(password)
+    return not _NO_PASSWORD.fullmatch(password) and "/" not in user
+
+
+def _option_inside(value: str) -> str | None:
+    """Return the rule for a secret after an option (`--token abc`), or None."""
+    for match in OPTION.finditer(value):
+        word = value[match.end() : match.end() + _NEAR].split()[0].strip("\"',;")
+        rule = secret_option(option_name(match), word)
+        nothing = NOTHING.fullmatch(word) or _TEMPLATE.match(word) or re.match(r"-|[~.]{0,2}/", word)
+        loose = LOOSE.fullmatch(match[1].lstrip("-")) and not (len(word) >= 16 and looks_generated(word))
+        if rule and not nothing and not loose:
+            return rule
+    return None
+
+
+# --- reprobuild_portable/capture/scrub.py ---
+# Removal of secret values from texts and errors.
+
+
+def _harmless(err: BaseException) -> str:
+    """Describe an exception without its message.
+
+    The message may hold a value of the environment.
+    """
+    if isinstance(err, OSError) and err.strerror:
+        return f"{type(err).__name__}: {err.strerror}"
+    line = ""
+    trace = err.__traceback__
+    while trace is not None:
+        line = f" in {trace.tb_frame.f_code.co_name}, line {trace.tb_lineno}"
+        trace = trace.tb_next
+    return type(err).__name__ + line
+
+
+def _known_secrets(environ: Mapping[str, str]) -> List[bytes]:
+    """Return the values of secret variables, the longest first.
+
+    Values that could be ordinary words are left out.
+    """
+    values = {
+        value for name, value in environ.items()
+        if len(value) >= 8 and not value.isalpha() and not value.isdigit() and not value.startswith("/")
+        and secret_variable(name, value)
+    }  # fmt: skip
+    return sorted(map(_bytes, values), key=len, reverse=True)
+
+
+def _scrub(text: bytes, secrets: Sequence[bytes]) -> bytes:
+    """Redact the values of secret variables, and tokens, in a text."""
+    for value in secrets:
+        text = text.replace(value, GONE.encode())
+    if not find(text, 1):  # it is faster than the patterns
+        return text
+    return cut_tokens(text.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+
+
+def _show_paths(paths: Sequence[bytes], secrets: Sequence[bytes]) -> List[str]:
+    """Return paths as text, with `***` for each secret in them."""
+    content = b"\n".join(sorted(paths))
+    if find(content, 1) or any(value in content for value in secrets):
+        return [_show_path(path, secrets) for path in paths]
+    return [quote(path) for path in paths]  # one search is ten times as fast as a search for each
+
+
+def _show_path(path: bytes, secrets: Sequence[bytes]) -> str:
+    """Return a path as text, with `***` for each secret in it, or for the path if a secret would stay."""
+    for value in secrets:
+        path = path.replace(value, GONE.encode())
+    if find(path, 1):
+        path = redact(path.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+        if find(path, 1):
+            return GONE
+    return quote(path)
+
+
+def _scrub_document(document: Any, secrets: Sequence[bytes]) -> Any:
+    """Redact secret values and tokens in all strings of a JSON document.
+
+    The strings can then be written as UTF-8. A token may be in a path, a branch or a version.
+    """
+
+    def clean(text: str) -> str:
+        content = _bytes(text)
+        for value in secrets:
+            content = content.replace(value, GONE.encode())
+        return content.decode("utf-8", "backslashreplace")
+
+    document = _map_strings(document, clean)
+    return _map_strings(document, cut_tokens) if find(json.dumps(document).encode(), 1) else document
+
+
+def _map_strings(document: Any, change: Callable[[str], str]) -> Any:
+    """Return a JSON document with each string changed. The keys are ours, and unchanged."""
+    if isinstance(document, str):
+        return change(document)
+    if isinstance(document, dict):
+        return {key: _map_strings(value, change) for key, value in document.items()}
+    if isinstance(document, (list, tuple)):
+        return [_map_strings(value, change) for value in document]
+    return document
+
+
+# --- reprobuild_portable/capture/repositories/repository.py ---
+# Read access to one git repository.
+
+#
+# The content of a work tree is written as git objects into a directory of our own, unknown to the user's repository,
+# and packed with the commits that no remote has into one bundle:
+#
+#     refs/reprobuild/head      the commit that was checked out
+#     refs/reprobuild/index     a commit of the index, with the staged changes
+#     refs/reprobuild/worktree  a commit of the files as they lie on the disk, byte for byte, untracked ones included
+#     refs/reprobuild/unmerged  a commit of the blobs of conflicts
+#
+# git only reads: its index from a copy. No program that the repository's configuration names is run. A command that
+# writes an index could run a hook of it (`post-index-change`), so it has a git directory of our own.
+# Settings for the conversion between bytes on the disk and in the repository.
+_SETTINGS = (
+    "core.autocrlf",
+    "core.eol",
+    "core.filemode",
+    "core.symlinks",
+    "core.ignorecase",
+    "core.precomposeunicode",
+)
+_PATHS = ("core.protecthfs", "core.protectntfs")
+
+_REMOTE = re.compile(r"remote\.(.+)\.url", re.DOTALL)
+_AUTHOR = b"reprobuild capture <capture@reprobuild.invalid> 0 +0000"
+
+
+class Entry(NamedTuple):
+    """One path of an index.
+
+    It has git's mode, the object id, and the letter of `git ls-files -v`.
+    """
+
+    mode: bytes
+    oid: bytes
+    tag: bytes
+
+
+class Files(NamedTuple):
+    """Differences between a work tree and its index.
+
+    They are (mode, id) by path, None for a deleted file. `products` are the beginnings of paths that a program made,
+    and `environments` the directories of environments, each with a slash.
+    """
+
+    changed: Dict[bytes, Optional[Tuple[bytes, bytes]]]
+    untracked: Dict[bytes, Tuple[bytes, bytes]]
+    left_out: List[Dict[str, Any]]
+    large: List[Dict[str, Any]]
+    inner: Dict[bytes, str]
+    intended: List[bytes]
+    touched: Set[bytes]
+    products: Set[bytes]
+    environments: Set[bytes]
+
+
+class Repository:
+    """A work tree of the user, and new objects.
+
+    The work tree is only read. The objects are in a directory of our own.
+    """
+
+    def __init__(self, top: str, context: Context) -> None:
+        self.top = top
+        self.context = context
+        program = _program("git", context)
+        if program is None:
+            raise GaveUpError("failed", "git is not on PATH")
+        self.program = program
+        self.folder, self.common = _git_folders(top)
+        _check_links(top, self.folder, self.common, program, context)
+        _check_owner(top, self.folder, self.common, program, context)
+        self.borrowed = _check_borrowed(top, self.common, program, context)
+        self.clean: Set[bytes] = set()  # ids of new files without secrets
+        self.searched = 0  # bytes
+        self.path_rules: Dict[bytes, str] = {}  # of paths whose text holds a secret
+        self.above: Optional[Tuple[bytes, int]] = None  # the directory of the last file, and its descriptor
+        self.scratch = tempfile.mkdtemp(dir=context.scratch)
+        self.objects = os.path.join(self.scratch, "objects")
+        host.mkdir(self.objects)
+        self.index = os.path.join(self.scratch, "index")
+        with contextlib.suppress(FileNotFoundError):  # an unborn repository may have no index
+            source = os.path.join(self.folder, "index")
+            shutil.copyfile(source, self.index)
+            times = host.stat(
+                source
+            )  # git compares them with the files': a younger copy would hide late changes
+            host.utime(self.index, ns=(times.st_atime_ns, times.st_mtime_ns))
+        alternate = quote(os.fsencode(os.path.join(self.common, "objects")))
+        self.env = {name: value for name, value in context.environ.items() if not name.startswith("GIT_")}
+        self.env.update(
+            GIT_OPTIONAL_LOCKS="0", GIT_TERMINAL_PROMPT="0", GIT_NO_REPLACE_OBJECTS="1", GIT_NO_LAZY_FETCH="1",
+            GIT_LITERAL_PATHSPECS="1", GIT_PAGER="cat", GIT_GRAFT_FILE="/dev/null", LC_ALL="C",
+            GIT_INDEX_FILE=self.index, GIT_OBJECT_DIRECTORY=self.objects,
+            GIT_ALLOW_PROTOCOL="none",  # it overrules `protocol.file.allow` of the repository
+            GIT_ALTERNATE_OBJECT_DIRECTORIES=alternate if alternate.startswith('"') else f'"{alternate}"',
+        )  # fmt: skip
+        self.options: List[str] = [f"--git-dir={self.folder}", f"--work-tree={top}", "--no-pager"]
+        self.options += list_calm_options()
+        # An included file may be that of another repository, whose remotes are not those of this one.
+        self.own_config = parse_settings(self.git("config", "--list", "-z", "--no-includes"))
+        self.config = self.own_config
+        if any(name.startswith(("include.", "includeif.")) for name in self.own_config):
+            self.config = parse_settings(self.git("config", "--list", "-z", "--includes"))
+        self.options += list_filter_options(self.config)
+        self.hash = "sha256" if self.config.get("extensions.objectformat") == "sha256" else "sha1"
+        self.paths = [  # which paths an index may have
+            word for key in _PATHS if key in self.config for word in ("-c", f"{key}={self.config[key]}")
+        ]
+
+    def git(self, *words: str, stdin: bytes = b"", out: Optional[IO[bytes]] = None, most: int = 0,
+            codes: Sequence[int] = (0,), seconds: float = SECONDS, **env: str) -> bytes:  # fmt: skip
+        """Run a git command and return its output.
+
+        `env` are variables for this command.
+        """
+        context = self.context._replace(deadline=min(self.context.deadline, time.monotonic() + seconds))
+        with _naming(words):
+            return _run(
+                [self.program, *self.options, *words], context, env={**self.env, **env}, cwd=self.top,
+                stdin=stdin, out=out, most=most, codes=codes,
+            )  # fmt: skip
+
+    def write_index(self, *words: str, stdin: bytes = b"", **env: str) -> bytes:
+        """Run a git command that writes an index, and return its output.
+
+        It has no configuration, neither the repository's nor the user's.
+        """
+        folder = os.path.join(self.scratch, "git")
+        if not os.path.isdir(folder):
+            make_git_directory(folder, self.hash, self.index, self.folder)
+        argv = [self.program, f"--git-dir={folder}", f"--work-tree={folder}", *self.paths, *words]
+        with _naming(words):
+            return _run(
+                argv, self.context, env={**self.env, **NO_SETTINGS, **env}, cwd=folder, stdin=stdin
+            )  # fmt: skip
+
+    def state(self, path: bytes) -> Optional[os.stat_result]:
+        """Return the state of a path of the work tree.
+
+        It is None if git would consider the path deleted.
+        """
+        try:
+            folder, name = self._enter(path)
+            return host.stat(name, dir_fd=folder, follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def open(self, path: bytes) -> int:
+        """Return the descriptor of a file of the work tree."""
+        folder, name = self._enter(path)
+        return host.open(name, host.O_RDONLY | host.O_NOFOLLOW | host.O_NONBLOCK, dir_fd=folder)
+
+    def readlink(self, path: bytes) -> bytes:
+        """Return the text of a link in the work tree."""
+        folder, name = self._enter(path)
+        return host.readlink(name, dir_fd=folder)
+
+    def leave(self) -> None:
+        """Close the directory of the last file."""
+        if self.above:
+            host.close(self.above[1])
+        self.above = None
+
+    def _enter(self, path: bytes) -> Tuple[int, bytes]:
+        """Return the directory of a path, and its last name.
+
+        An index may hold any path.
+
+        Raises:
+            FileNotFoundError: git does not write such a path. NotADirectoryError: it leads over a link.
+        """
+        above, _, name = path.rpartition(b"/")
+        if self.above is None or self.above[0] != above:
+            self.leave()
+            folder = host.open(self.top, _FOLDER)
+            for step in above.split(b"/") if above else ():
+                outer = folder
+                try:
+                    folder = host.open(_check_name(step), _FOLDER | host.O_NOFOLLOW, dir_fd=outer)
+                finally:
+                    host.close(outer)
+            self.above = (above, folder)
+        return self.above[1], _check_name(name)
+
+    def add(self, kind: bytes, content: bytes) -> bytes:
+        """Write an object into our directory, and return its id."""
+        whole = kind + b" %d\0" % len(content) + content
+        name = self.id(whole)
+        folder = os.path.join(self.objects, name[:2])
+        path = os.path.join(folder, name[2:])
+        if not os.path.exists(path):
+            with contextlib.suppress(FileExistsError):
+                host.mkdir(folder)  # not its parents: they are gone if the capture was stopped
+            with open(path, "wb") as stream:
+                stream.write(zlib.compress(whole, 1))
+        return name.encode()
+
+    def id(self, whole: bytes) -> str:
+        """Return the id of an object with its header."""
+        try:
+            return str(hashlib.new(self.hash, whole, usedforsecurity=False).hexdigest())  # or FIPS refuses it
+        except TypeError:  # Python 3.8
+            return hashlib.new(self.hash, whole).hexdigest()
+
+    def commit(self, tree: bytes, parents: Iterable[str]) -> bytes:
+        """Write a commit with only a tree and parents.
+
+        Equal commits have equal ids.
+        """
+        rows = [b"tree " + tree, *(b"parent " + parent.encode() for parent in parents)]
+        return self.add(
+            b"commit",
+            b"\n".join([*rows, b"author " + _AUTHOR, b"committer " + _AUTHOR, b"", b"captured", b""]),
+        )
+
+    def tree(
+        self, changes: Mapping[bytes, Optional[Tuple[bytes, bytes]]], name: str, empty: bool = False
+    ) -> bytes:
+        """Return the tree of the index with changes.
+
+        `changes` has (mode, id) by path, None for a deletion.
+        """
+        index = os.path.join(self.scratch, name)
+        if not empty and os.path.exists(self.index):
+            shutil.copy2(self.index, index)
+        return self.change_tree(index, changes)
+
+    def change_tree(self, index: str, changes: Mapping[bytes, Optional[Tuple[bytes, bytes]]]) -> bytes:
+        """Apply changes to an index of our own, and return its tree."""
+        deletions = [path for path, entry in changes.items() if entry is None]
+        none = b"0" * (64 if self.hash == "sha256" else 40)
+        rows = [b"0 " + none + b"\t" + path for path in deletions]
+        rows += [
+            entry[0] + b" " + entry[1] + b"\t" + path for path, entry in changes.items() if entry is not None
+        ]
+        if rows:
+            stdin = b"\0".join(rows) + b"\0"
+            self.write_index("update-index", "-z", "--index-info", stdin=stdin, GIT_INDEX_FILE=index)
+        elif is_sparse(index):  # write-tree has no objects to fill it
+            self.write_index("update-index", "--force-write-index", GIT_INDEX_FILE=index)
+        # If git sees that the user's repository has a tree already, it sets the time of that file.
+        words = ("write-tree", "--missing-ok")
+        return self.write_index(*words, GIT_INDEX_FILE=index, GIT_ALTERNATE_OBJECT_DIRECTORIES="").strip()
+
+
+@contextlib.contextmanager
+def _naming(words: Sequence[str]) -> Iterator[None]:
+    """Name a command of git in errors of the body."""
+    try:
+        yield
+    except GaveUpError as err:
+        raise GaveUpError(err.reason, err.why.replace("`git`", f"`git {words[0]}`")) from None
+
+
+_FOLDER = host.O_DIRECTORY | host.O_CLOEXEC | getattr(os, "O_PATH", host.O_RDONLY)
+
+
+def _check_name(name: bytes) -> bytes:
+    if name.lower() in (b"", b".", b"..", b".git"):
+        raise FileNotFoundError(errno.ENOENT, "git has no such name", name)
+    return name
+
+
+def _names(paths: Iterable[bytes], context: Context) -> Dict[str, Any]:
+    ordered = sorted(paths)
+    return {"count": len(ordered), "paths": _show_paths(ordered[:LISTED], context.secrets)}
+
+
+class Head(NamedTuple):
+    """The commit that is checked out, with tree and branch.
+
+    Commit and tree are None before the first commit. The branch is None if HEAD is detached. `pushed` tells
+    whether a branch of a remote ends at this very commit.
+    """
+
+    commit: Optional[str]
+    tree: Optional[str]
+    branch: Optional[str]
+    pushed: bool = False
+
+
+def _make_unique_name(stem: str, used: Dict[str, int]) -> str:
+    """Return a unique name for the files of a repository."""
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", cut_tokens(stem)).strip(".")[:80] or "repository"
+    used[name] = used.get(name, 0) + 1
+    return name if used[name] == 1 else _make_unique_name(f"{name}-{used[name]}", used)
+
+
 # --- reprobuild_portable/capture/repositories/search.py ---
 # Search for secrets in the files of a repository.
 
@@ -4626,13 +4880,13 @@ def _search(
     """
     context = repository.context._replace(deadline=repository.context.deadline - SPARE)
     repository.context = context
-    by_place: Dict[Tuple[str, int, str], bytes] = {}
+    by_place: Dict[Tuple[bytes, int, str], bytes] = {}
     try:
         new = _list_bundle_content(repository, facts) if new is None else new
         named = _find_secret_paths(new.values(), context)
         for oid, path in new.items():
             if path in named and not any(other.startswith(path + b"/") for other in named):
-                by_place[quote(path), 0, named[path]] = oid
+                by_place[path, 0, named[path]] = oid
         new = {oid: path for oid, path in new.items() if oid not in repository.clean}
         contents, unsearched = _select_searchable(repository, new)
     except GaveUpError:
@@ -4643,12 +4897,12 @@ def _search(
         except GaveUpError:
             unsearched += 1
             continue
-        by_place.update(((quote(new[oid]), line, rule), oid) for line, rule in places)
+        by_place.update(((new[oid], line, rule), oid) for line, rule in places)
     listing = sorted(by_place)[:LISTED]
     commits = _commits(repository, facts, {by_place[place] for place in listing})
     secrets = [
-        {"file": place[0], "line": place[1], "rule": place[2], "commit": commits.get(by_place[place], "")}
-        for place in listing
+        {"file": shown, "line": place[1], "rule": place[2], "commit": commits.get(by_place[place], "")}
+        for place, shown in zip(listing, _show_paths([path for path, _, _ in listing], context.secrets))
     ]
     for secret in secrets:
         if not secret["line"]:
@@ -5053,241 +5307,6 @@ class Packing:
         self.left_out.append({"path": _path(path), "reason": reason})
 
 
-# --- reprobuild_portable/secrets/variables.py ---
-# Environment variables that are secrets, by name or by value.
-
-_WEAK_NAME = re.compile(r"(?i)(^|_)(KEYS?|AUTH|CRED|PRIV|LOGIN|ACCESS|API|LICENSE)(_|$)")
-_INSIDE = re.compile(
-    r"(?<![A-Za-z0-9_.-])-{0,2}([A-Za-z_][A-Za-z0-9_-]{0,60})[\"']?\s{0,4}[=:]\s{0,4}[\"']?([^\s"
-    r"\"',;]{1,200})"
-)
-# A parameter of an address that is long enough for a signature.
-_PARAMETER = re.compile(r"[?&;]([A-Za-z][A-Za-z0-9_%-]{0,40})=([A-Za-z0-9%+/=_.~-]{16,400})")
-_WORD_END = re.compile(r"[\s\"',;|&<>)\]}]")
-_SCHEMES = re.compile(r"(?i)(basic|bearer|token|digest|negotiate|ntlm|api-?key|aws4-hmac-sha256)[ \t]")
-# What stands for a value: `$TOKEN`, `{token}`, `%(token)s`, `<token>`.
-_TEMPLATE = re.compile(
-    rf"[\\\"']{{0,3}}(\$(?:{VARIABLE}|\d(?!\w)|[^A-Za-z0-9_$]|\Z)|[{{<]|%[({{]|%[A-Z][A-Z0-9_]{{1,40}}%|\*\*\*)"
-)
-# A group of the system after a user, a module after a file, a port after a host, a place in a container.
-_NO_PASSWORD = re.compile(r"[a-z_][a-z_-]*|\d{1,5}|[./].*", re.DOTALL)
-_GROUP = re.compile(r"[a-z_][a-z0-9_-]*\$?|\d+")
-_RUNS_AS = re.compile(r"(?i)docker|podman|nerdctl|chown|chroot|kubectl|container")
-# A proxy without a scheme, which programs take, too.
-_PROXY = re.compile(r"(?i)[a-z0-9_]{0,40}proxy")
-_PROXY_LOGIN = re.compile(r"[^\s/:@]{1,100}:(?![${])[^\s@]{1,300}@[A-Za-z0-9\[]")
-# An index of packages, whose token may be a directory of its address.
-_INDEX = re.compile(
-    r"(?i)(?:pip|uv|poetry|pdm|pipenv|conda)_.{0,80}(?:index|links|url|channel|mirror).{0,40}"
-)
-# A text in base64, of which the line breaks are taken out.
-_ENCODED = re.compile(r"[A-Za-z0-9+/_-]{24,999999}={0,2}")
-# How far from an option the name of its program may stand.
-_NEAR = 200
-
-
-def secret_variable(name: str, value: str) -> str | None:
-    """Return the rule that makes an environment variable a secret, or None.
-
-    The value of a secret name may be empty or a switch: then it is not a secret. A weaker name (`SOME_AUTH`) needs
-    a value that looks generated.
-    """
-    if NOTHING.fullmatch(value):
-        return None
-    if _PROXY.fullmatch(name) and _PROXY_LOGIN.match(value):
-        return "login"
-    rule = (
-        secret_name(name, value)
-        or secret_value(value)
-        or _find_assigned_rule(value)
-        or _assigned_inside(value)
-        or _find_redacted_rule(name, value)
-        or _find_encoded_rule(value)
-        or _find_index_rule(name, value)
-    )
-    if rule is None and name.endswith(("AUTH", "LOGIN")) and secret_value(f"{name}={value}") == "auth-login":
-        return "login"
-    if rule is None and _WEAK_NAME.search(name) and re.fullmatch(r"[A-Za-z0-9+/_=-]{20,512}", value):
-        return "generated" if not value.startswith("/") and looks_generated(value) else None
-    return rule
-
-
-def holds_secret(name: str, value: str) -> bool:
-    """Return whether a variable must stay out of an image and a lock: a secret, or a text that `redact` changes."""
-    return secret_variable(name, value) is not None or redact(value) != value
-
-
-def _find_index_rule(name: str, value: str) -> str | None:
-    """Return the rule for an address of an index with a token among its directories, or None."""
-    urls = (url[0] for url in ADDRESS.finditer(value)) if _INDEX.fullmatch(name) else ()
-    return "index-path" if any(hide_path_tokens(url, index=True) != url for url in urls) else None
-
-
-def _find_encoded_rule(value: str) -> str | None:
-    """Return the rule for a secret in base64, or None: a service account, a kubeconfig."""
-    value = re.sub(r"\r?\n", "", value)
-    text = decode_base64(value) if _ENCODED.fullmatch(value) else None
-    if text is None:
-        return None
-    return secret_value(text) or _find_assigned_rule(text) or _assigned_inside(text)
-
-
-def _find_assigned_rule(value: str) -> str | None:
-    """Return the rule for a value that assigns a secret, or None: JSON, `key=value` lists, options."""
-    for match in _INSIDE.finditer(value):
-        rule = secret_name(match[1].replace("-", "_"), match[2])
-        if (
-            value[match.end(1) : match.end(1) + 1] == ":"
-            and value[max(match.start() - 1, 0) : match.start()] == "/"
-        ):
-            continue  # `registry/token:latest`
-        if rule and not NOTHING.fullmatch(match[2]):
-            return rule
-    return None
-
-
-def _assigned_inside(value: str) -> str | None:
-    """Return the rule for an assignment that `redact` cuts, anywhere in a value, or None.
-
-    A name may be inside the value of another (`mode:x?secret=...`). A template is not a secret.
-    """
-    for match in find_assignments(value):
-        if not rule_of_name(match[1].replace("-", "_")):
-            continue
-        word = _WORD_END.split(value[match.end() : match.end() + _NEAR], maxsplit=1)[0]
-        if word and assigns_secret(match) and not (NOTHING.fullmatch(word) or _TEMPLATE.match(word)):
-            return secret_name(match[1].replace("-", "_"), word) or "assigned"
-    for match in _PARAMETER.finditer(value):
-        if SIGNED.fullmatch(unquote(match[1]).replace("-", "_")) and looks_generated(match[2]):
-            return "signature"
-    return None
-
-
-def _find_redacted_rule(name: str, value: str) -> str | None:
-    """Return the rule for a header, a login of curl, an option or a token that `redact` cuts, or None.
-
-    A template (`Bearer $TOKEN`) does not count, nor does the `-u` of other programs (`docker -u ada:users`).
-    """
-    for header in AUTHORIZATION.finditer(value):
-        word = value[header.end() : header.end() + _NEAR].split()[0].strip("\"',;}")
-        known = _SCHEMES.search(header[0]) or len(word) >= 16 or re.search(r"[^A-Za-z-]", word)
-        if known and not (_TEMPLATE.match(word) or NOTHING.fullmatch(word)):
-            return "header"
-    if any(_is_bearer(match[1], match[2]) for match in BEARER.finditer(value)):
-        return "header"
-    if any(_is_login(match, name) for match in LOGIN.finditer(value)):
-        return "login"
-    if any(not _TEMPLATE.match(match[2]) for match in SSHPASS.finditer(value)):
-        return "password"
-    if any(not _TEMPLATE.match(m[2]) and not NOTHING.fullmatch(m[2]) for m in GROUPED.finditer(value)):
-        return "secret"
-    for match in ADDRESS.finditer(value):
-        token = CONDA_TOKEN.search(match[0]) if match[0].lower().startswith("http") else None
-        if token and looks_generated(token[0][3:]):
-            return "conda-token"
-    return _option_inside(value)
-
-
-def _is_bearer(scheme: str, token: str) -> bool:
-    """Return whether a scheme and a token are the value of a header, and not words of a text."""
-    if scheme.lower().startswith("bearer"):
-        return len(token) >= 16 and looks_generated(token)
-    return is_login(token)
-
-
-def _is_login(match: re.Match[str], name: str) -> bool:
-    """Return whether `user:password` after an option is a login, in a variable of this name."""
-    user, _, password = match[3].strip("\"'").partition(":")
-    if without_login(match) == match[0] or not user or not password or _TEMPLATE.match(password):
-        return False
-    before = f"{name} {match.string[max(match.start() - _NEAR, 0) : match.start()]}"
-    if re.search("(?i)curl|proxy", before + match[1]):
-        return not NOTHING.fullmatch(password)
-    if _RUNS_AS.search(before):
-        return not _GROUP.fullmatch(password)
-    return not _NO_PASSWORD.fullmatch(password) and "/" not in user
-
-
-def _option_inside(value: str) -> str | None:
-    """Return the rule for a secret after an option (`--token abc`), or None."""
-    for match in OPTION.finditer(value):
-        word = value[match.end() : match.end() + _NEAR].split()[0].strip("\"',;")
-        rule = secret_option(option_name(match), word)
-        nothing = NOTHING.fullmatch(word) or _TEMPLATE.match(word) or re.match(r"-|[~.]{0,2}/", word)
-        loose = LOOSE.fullmatch(match[1].lstrip("-")) and not (len(word) >= 16 and looks_generated(word))
-        if rule and not nothing and not loose:
-            return rule
-    return None
-
-
-# --- reprobuild_portable/capture/scrub.py ---
-# Removal of secret values from texts and errors.
-
-
-def _harmless(err: BaseException) -> str:
-    """Describe an exception without its message.
-
-    The message may hold a value of the environment.
-    """
-    if isinstance(err, OSError) and err.strerror:
-        return f"{type(err).__name__}: {err.strerror}"
-    line = ""
-    trace = err.__traceback__
-    while trace is not None:
-        line = f" in {trace.tb_frame.f_code.co_name}, line {trace.tb_lineno}"
-        trace = trace.tb_next
-    return type(err).__name__ + line
-
-
-def _known_secrets(environ: Mapping[str, str]) -> List[bytes]:
-    """Return the values of secret variables, the longest first.
-
-    Values that could be ordinary words are left out.
-    """
-    values = {
-        value for name, value in environ.items()
-        if len(value) >= 8 and not value.isalpha() and not value.isdigit() and not value.startswith("/")
-        and secret_variable(name, value)
-    }  # fmt: skip
-    return sorted(map(_bytes, values), key=len, reverse=True)
-
-
-def _scrub(text: bytes, secrets: Sequence[bytes]) -> bytes:
-    """Redact the values of secret variables, and tokens, in a text."""
-    for value in secrets:
-        text = text.replace(value, GONE.encode())
-    if not find(text, 1):  # it is faster than the patterns
-        return text
-    return cut_tokens(text.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
-
-
-def _scrub_document(document: Any, secrets: Sequence[bytes]) -> Any:
-    """Redact secret values and tokens in all strings of a JSON document.
-
-    The strings can then be written as UTF-8. A token may be in a path, a branch or a version.
-    """
-
-    def clean(text: str) -> str:
-        content = _bytes(text)
-        for value in secrets:
-            content = content.replace(value, GONE.encode())
-        return content.decode("utf-8", "backslashreplace")
-
-    document = _map_strings(document, clean)
-    return _map_strings(document, cut_tokens) if find(json.dumps(document).encode(), 1) else document
-
-
-def _map_strings(document: Any, change: Callable[[str], str]) -> Any:
-    """Return a JSON document with each string changed. The keys are ours, and unchanged."""
-    if isinstance(document, str):
-        return change(document)
-    if isinstance(document, dict):
-        return {key: _map_strings(value, change) for key, value in document.items()}
-    if isinstance(document, (list, tuple)):
-        return [_map_strings(value, change) for value in document]
-    return document
-
-
 # --- reprobuild_portable/pip_freeze/pins.py ---
 # Names and versions of distributions, as pip writes them.
 
@@ -5570,8 +5589,15 @@ def _mode(repository: Repository, mode: int, entry: Optional[Entry]) -> bytes:
 def _leave_file_out(
     files: Files, path: bytes, reason: str, size: Optional[int] = None, rule: str = ""
 ) -> None:
-    entry = {"path": quote(path), "reason": reason, **({} if size is None else {"bytes": size})}
+    entry = {"path": path, "reason": reason, **({} if size is None else {"bytes": size})}
     files.left_out.append({**entry, "rule": rule} if rule else entry)
+
+
+def _list_files(files: Sequence[Mapping[str, Any]], context: Context) -> List[Dict[str, Any]]:
+    """Return the first files of a list, each with its path as text. No secret of a path is in the text."""
+    first = files[:LISTED]
+    paths = _show_paths([file["path"] for file in first], context.secrets)
+    return [{**file, "path": path} for file, path in zip(first, paths)]
 
 
 # --- reprobuild_portable/capture/notes.py ---
@@ -6335,7 +6361,7 @@ def _name_unstaged(files: Files, hidden: Mapping[bytes, str]) -> None:
     """
     named = {file["path"] for file in files.left_out}
     for path, rule in sorted(hidden.items()):
-        if quote(path) not in named:
+        if path not in named:
             _leave_file_out(files, path, "secret", rule=f"{rule}, staged")
 
 
@@ -6490,12 +6516,15 @@ def _diff(repository: Repository, facts: Dict[str, Any], name: str, moved: Dict[
         before, after = _list_changed(repository, tree, facts["worktree"])
         named = _find_secret_paths((file.path for file in (*before, *after)), repository.context)
         if named:
-            rows = [{"path": quote(path), "rule": f"{rule} {IN_PATH}"} for path, rule in named.items()]
-            return {"file": None, "from": start, "reason": "secret", "named": rows[:LISTED]}
+            rows = _list_rules(
+                {path: f"{rule} {IN_PATH}" for path, rule in named.items()}, repository.context
+            )
+            return {"file": None, "from": start, "reason": "secret", "named": rows}
         rules = _find_secrets(repository, [file for file in after if file.oid not in repository.clean])
-        added = {file: rule for file, rule in rules.items() if rule != UNSEARCHED}
+        added = {file.path: rule for file, rule in rules.items() if rule != UNSEARCHED}
         if added:
-            return {"file": None, "from": start, "reason": "secret", "secrets": _list_rules(added)}
+            rows = _list_rules(added, repository.context)
+            return {"file": None, "from": start, "reason": "secret", "secrets": rows}
         rules = _find_secrets(repository, before)
         with open(path, "w+b") as stream:
             if rules:
@@ -6513,12 +6542,17 @@ def _diff(repository: Repository, facts: Dict[str, Any], name: str, moved: Dict[
         "from": start,
         "bytes": size,
         "reason": "done",
-        "removed": _list_rules(rules),
+        "removed": _list_rules({file.path: rule for file, rule in rules.items()}, repository.context),
     }
 
 
-def _list_rules(rules: Mapping[ChangedFile, str]) -> List[Dict[str, str]]:
-    return [{"path": quote(file.path), "rule": rule} for file, rule in rules.items()][:LISTED]
+def _list_rules(rules: Mapping[bytes, str], context: Context) -> List[Dict[str, str]]:
+    """Return the first paths with their rules. No secret of a path is in its text."""
+    paths = list(rules)[:LISTED]
+    return [
+        {"path": shown, "rule": rules[path]}
+        for path, shown in zip(paths, _show_paths(paths, context.secrets))
+    ]
 
 
 def _list_changed(
@@ -6878,7 +6912,7 @@ def _look_untracked(repository: Repository, entries: Mapping[bytes, Entry], file
     try:
         output = repository.git("ls-files", "-o", "-z", "--exclude-standard", seconds=LISTING)
     except GaveUpError as err:  # a home directory that is a repository
-        files.left_out.append({"path": ".", "reason": err.reason})
+        files.left_out.append({"path": b".", "reason": err.reason})
         return
     paths = output.split(b"\0")[:-1]
     _find_products(repository, paths, files)
@@ -6986,7 +7020,7 @@ def _list_ignored(repository: Repository, files: Files) -> Dict[str, Any]:
     except GaveUpError as err:
         return {"reason": err.reason}
     products = {path for path in files.products if not path.startswith(tuple(files.environments))}
-    return _names({*rows.split(b"\0")[:-1], *products, *files.environments})
+    return _names({*rows.split(b"\0")[:-1], *products, *files.environments}, repository.context)
 
 
 def _list_flagged(entries: Dict[bytes, Entry], files: Files) -> Dict[str, List[str]]:
@@ -7160,7 +7194,7 @@ def _look_filtered(
     ):
         _look_at(repository, path, entry, files, CHANGED_FILE)
     else:
-        files.large.append({"path": quote(path), "sha256": large.group(1).decode(), "bytes": size})
+        files.large.append({"path": path, "sha256": large.group(1).decode(), "bytes": size})
 
 
 def _is_content(repository: Repository, path: bytes, pointer: Match[bytes]) -> bool:
@@ -7212,9 +7246,10 @@ def take_repository(context: Context, top: str, name: str, installed: bool) -> T
         "remotes": _limit_remotes(remotes, base.get("base_remote")), "remote_count": len(remotes),
         **base, "only_here": _find_only_local_remote(repository, base["base"]),
         "index": index.decode(), "worktree": work.decode(),
-        "changed": _names(path for path, entry in files.changed.items() if entry is not None),
-        "deleted": _names(path for path, entry in files.changed.items() if entry is None),
-        "untracked": _names(files.untracked), "left_out": files.left_out[:LISTED], "lfs": files.large[:LISTED],
+        "changed": _names((path for path, entry in files.changed.items() if entry is not None), context),
+        "deleted": _names((path for path, entry in files.changed.items() if entry is None), context),
+        "untracked": _names(files.untracked, context), "left_out": _list_files(files.left_out, context),
+        "lfs": _list_files(files.large, context),
         "left_out_count": len(files.left_out), "secrets": [], "unsearched": 0,
         "unmerged": [[mode.decode(), oid.decode(), stage.decode(), quote(path)] for path, mode, oid, stage in unmerged],
         "flags": _list_flagged(entries, files),
@@ -7222,7 +7257,7 @@ def take_repository(context: Context, top: str, name: str, installed: bool) -> T
         "attributes": _text(os.path.join(repository.common, "info", "attributes"), 1 << 16),
         "shallow": _text(os.path.join(repository.common, "shallow")).split(),
         "ignored": _list_ignored(repository, files), "inner": files.inner,
-        "environments": _names(files.environments),
+        "environments": _names(files.environments, context),
         # A worktree has the commits of a repository that lies elsewhere.
         "elsewhere": None if repository.common == repository.folder else _path(repository.common),
         "borrowed": [_path(folder) for folder in repository.borrowed[:LISTED]],
@@ -7298,7 +7333,7 @@ def take_included(context: Context, folder: str, places: Sequence[str], name: st
         else:
             copies.append(copy)
     taken = take_repository(context._replace(include=copies), top, name, False)
-    left_out = files.left_out + taken.facts["left_out"]
+    left_out = _list_files(files.left_out, context) + taken.facts["left_out"]
     taken.facts.update(
         folder=_path(folder), left_out=left_out[:LISTED],
         left_out_count=len(files.left_out) + taken.facts["left_out_count"],

@@ -143,9 +143,11 @@ def _lost_files(snapshot: Snapshot, decisions: Decisions) -> Iterator[SnapshotQu
     if not lost:
         return
     subjects = [ruling.subject for ruling in lost]
-    words = subjects if len(subjects) <= _SHOWN else sorted({ruling.kind for ruling in lost})
+    words = dict.fromkeys(subjects) if len(subjects) <= _SHOWN else sorted({ruling.kind for ruling in lost})
     options = _capture_options(snapshot.captured, subjects)
     capture = f"if they are no secrets, `reprobuild capture {options} -o DIR` has them; " if options else ""
+    if any(GONE in subject for subject in subjects):
+        capture += f"rename each file that is shown with `{GONE}`, and capture again; "
     yield SnapshotQuestion(
         text=f"code: {_count(len(lost), 'file')} of a repository not captured ({_shorten(subjects)}): "
         f"{capture}to freeze without",

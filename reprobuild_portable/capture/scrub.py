@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, Callable, List, Mapping, Sequence
 
-from reprobuild_portable.capture.files import _bytes
-from reprobuild_portable.secrets.redact import cut_tokens
+from reprobuild_portable.capture.files import _bytes, quote
+from reprobuild_portable.secrets.redact import cut_tokens, redact
 from reprobuild_portable.secrets.search import find
 from reprobuild_portable.secrets.variables import secret_variable
 from reprobuild_portable.secrets.words import GONE
@@ -47,6 +47,25 @@ def _scrub(text: bytes, secrets: Sequence[bytes]) -> bytes:
     if not find(text, 1):  # it is faster than the patterns
         return text
     return cut_tokens(text.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+
+
+def _show_paths(paths: Sequence[bytes], secrets: Sequence[bytes]) -> List[str]:
+    """Return paths as text, with `***` for each secret in them."""
+    content = b"\n".join(sorted(paths))
+    if find(content, 1) or any(value in content for value in secrets):
+        return [_show_path(path, secrets) for path in paths]
+    return [quote(path) for path in paths]  # one search is ten times as fast as a search for each
+
+
+def _show_path(path: bytes, secrets: Sequence[bytes]) -> str:
+    """Return a path as text, with `***` for each secret in it, or for the path if a secret would stay."""
+    for value in secrets:
+        path = path.replace(value, GONE.encode())
+    if find(path, 1):
+        path = redact(path.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+        if find(path, 1):
+            return GONE
+    return quote(path)
 
 
 def _scrub_document(document: Any, secrets: Sequence[bytes]) -> Any:

@@ -8,15 +8,28 @@ from pathlib import Path
 import pytest
 
 from reprobuild.config.overrides import Decisions
+from reprobuild.ecosystems.git.restore.restore import restore_repository
+from reprobuild.report.text import render_snapshot
 from reprobuild.resolve.readiness import list_questions
 from reprobuild.snapshot.read import read_snapshot
-from tests.capture.repositories import document, git, new_origin, take, write
+from reprobuild.store.store import Store
+from tests.capture.repositories import ENV, content, document, git, locked, new_origin, own, take, write
 from tests.capture.test_secrets import bundled, captured_bytes, run_program
 from tests.snapshot.shapes import fill
 
 TOKEN = fill("ghp_{a36}", random.Random(11))[0]
 RULE = "github in its path"
 PASSWORD = fill("Pw9{a17}", random.Random(12))[0]
+COLON = ":"  # no search finds a login in this file
+# Paths, each with the text that stands for it.
+SECRET_NAMES = {
+    f"new api_key={PASSWORD}I.py": "new api_key=***",
+    f"api_key={PASSWORD}J.py": "api_key=***",
+    f"x,password={PASSWORD}K.txt": "x,password=***",
+    f"run --api-key {PASSWORD}N/x": "run --api-key ***",
+    f"https:/me{COLON}{PASSWORD}M@h/x": "https:/***@h/x",
+    f"new\npassword={PASSWORD}O": '"new\\npassword=***"',
+}
 
 
 @pytest.mark.parametrize("staged", [False, True])
@@ -125,9 +138,100 @@ def test_no_option_repeats_a_path_that_is_a_secret(tmp_path: Path) -> None:
     answers = Decisions(python="3.11.2", accept=("no-apt-list",))
     (question,) = list_questions(read_snapshot(tmp_path / "out"), answers)
     assert question.text == (
-        "code: 1 file of a repository not captured (clone/out-***/f.txt): to freeze without"
+        "code: 1 file of a repository not captured (clone/out-***/f.txt): "
+        "rename each file that is shown with `***`, and capture again; to freeze without"
     )
     assert question.options == ("--accept 'clone/out-***/f.txt'",)
+
+
+def test_a_path_that_any_rule_finds_is_not_shown(tmp_path: Path) -> None:
+    """The rules for paths know more secrets than the tokens of vendors."""
+    top = new_origin(tmp_path)
+    for name in SECRET_NAMES:
+        write(top, name, b"plain\n")
+    out = tmp_path / "out"
+    done = run_program(top, out)
+    assert PASSWORD.encode() not in captured_bytes(out) + (done.stdout + done.stderr).encode()
+    (one,) = document(out)["repositories"]
+    assert sorted(file["path"] for file in one["left_out"]) == sorted(SECRET_NAMES.values())
+    for file in one["left_out"]:
+        assert (
+            f"clone: {file['path']} was left out, its path looks like a secret ({file['rule']}): "
+            "rename it, and capture again"
+        ) in document(out)["notes"]
+    shown = render_snapshot(read_snapshot(out))
+    assert PASSWORD not in shown
+
+
+def test_two_paths_that_look_the_same_are_two_files(tmp_path: Path) -> None:
+    top = new_origin(tmp_path)
+    write(top, f"api_key={PASSWORD}A.py", b"plain\n")
+    write(top, f"api_key={PASSWORD}B.py", b"plain\n")
+    write(top, "new.py", b"plain\n")
+    git(top, "add", f"api_key={PASSWORD}B.py")
+    out = tmp_path / "out"
+    run_program(top, out)
+    (one,) = document(out)["repositories"]
+    assert [file["path"] for file in one["left_out"]] == ["api_key=***", "api_key=***"]
+    assert one["left_out_count"] == 2
+    snapshot = read_snapshot(out)
+    answers = Decisions(python="3.11.2", accept=("no-apt-list",))
+    (question,) = list_questions(snapshot, answers)
+    assert question.text == (
+        "code: 2 files of a repository not captured (clone/api_key=***, clone/api_key=***): "
+        "rename each file that is shown with `***`, and capture again; to freeze without"
+    )
+    assert question.options == ("--accept 'clone/api_key=***'",)
+    accepted = Decisions(python="3.11.2", accept=("no-apt-list", "clone/api_key=***"))
+    assert not list(list_questions(snapshot, accepted))
+    sources, rulings = locked(out, Store(tmp_path / "store"), own(out))
+    assert [source.name for source in sources] == ["clone"]
+    assert [ruling.subject for ruling in rulings if ruling.kind == "file-left-out"] == [
+        "clone/api_key=***"
+    ] * 2
+    restore_repository(snapshot.captured.repositories, "clone", out, tmp_path / "again", ENV, own(out))
+    assert {name for name in content(top) if b"api_key" not in name} == set(content(tmp_path / "again"))
+    assert PASSWORD.encode() not in bundled(top, out)
+
+
+@pytest.mark.parametrize("rule", ["too-large", "ignored", "pushed"])
+def test_no_list_has_a_path_that_is_a_secret(rule: str, tmp_path: Path) -> None:
+    """The lists of names that capture.json has for other reasons."""
+    name = f"x,password={PASSWORD}.txt"
+    top = new_origin(tmp_path, {name: b"one\n"} if rule == "pushed" else {"kept.py": b"one\n"})
+    if rule == "pushed":
+        (top / name).unlink()
+    else:
+        write(top, name, b"" if rule == "ignored" else bytes(11 << 20))
+        write(top, ".gitignore", b"x,*\n" if rule == "ignored" else b"\n")
+    out = tmp_path / "out"
+    done = run_program(top, out)
+    (one,) = document(out)["repositories"]
+    lists = {
+        "too-large": [file["path"] for file in one["left_out"]],
+        "ignored": one["ignored"].get("paths"),
+        "pushed": one["deleted"]["paths"],
+    }
+    assert lists[rule] == ["x,password=***"]
+    assert PASSWORD.encode() not in (out / "capture.json").read_bytes() + done.stderr.encode()
+
+
+def test_an_unpushed_path_of_any_rule_is_not_shown(tmp_path: Path) -> None:
+    top = new_origin(tmp_path)
+    write(top, f"x,password={PASSWORD}A.txt", b"plain\n")
+    write(top, f"x,password={PASSWORD}B.txt", f"{TOKEN}\n".encode())
+    git(top, "add", "-A")
+    git(top, "commit", "-qm", "unpushed")
+    commit = git(top, "rev-parse", "HEAD").decode().strip()
+    done = run_program(top, tmp_path / "out")
+    said = [line.partition(": ")[2] for line in done.stderr.splitlines() if ": a secret (" in line]
+    path = (
+        f"a secret (assigned-inside) in clone, the path x,password=*** of commit {commit[:12]}, which no remote "
+        "has: it is in the bundle of this snapshot"
+    )
+    assert said.count(path) == 2
+    assert len(said) == 3
+    assert PASSWORD not in done.stderr + done.stdout + (tmp_path / "out" / "capture.json").read_text()
 
 
 @pytest.mark.parametrize("state", ["new", "staged", "changed", "staged change", "intended"])

@@ -7,10 +7,11 @@ from typing import IO, Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from reprobuild_portable.capture.files import quote
 from reprobuild_portable.capture.limits import DIFF, LISTED
-from reprobuild_portable.capture.model import GaveUpError
+from reprobuild_portable.capture.model import Context, GaveUpError
 from reprobuild_portable.capture.repositories.objects import IN_PATH, UNSEARCHED, _find_rule
 from reprobuild_portable.capture.repositories.repository import Repository
 from reprobuild_portable.capture.repositories.search import _find_secret_paths, _select_searchable
+from reprobuild_portable.capture.scrub import _show_paths
 
 
 class ChangedFile(NamedTuple):
@@ -41,12 +42,15 @@ def _diff(repository: Repository, facts: Dict[str, Any], name: str, moved: Dict[
         before, after = _list_changed(repository, tree, facts["worktree"])
         named = _find_secret_paths((file.path for file in (*before, *after)), repository.context)
         if named:
-            rows = [{"path": quote(path), "rule": f"{rule} {IN_PATH}"} for path, rule in named.items()]
-            return {"file": None, "from": start, "reason": "secret", "named": rows[:LISTED]}
+            rows = _list_rules(
+                {path: f"{rule} {IN_PATH}" for path, rule in named.items()}, repository.context
+            )
+            return {"file": None, "from": start, "reason": "secret", "named": rows}
         rules = _find_secrets(repository, [file for file in after if file.oid not in repository.clean])
-        added = {file: rule for file, rule in rules.items() if rule != UNSEARCHED}
+        added = {file.path: rule for file, rule in rules.items() if rule != UNSEARCHED}
         if added:
-            return {"file": None, "from": start, "reason": "secret", "secrets": _list_rules(added)}
+            rows = _list_rules(added, repository.context)
+            return {"file": None, "from": start, "reason": "secret", "secrets": rows}
         rules = _find_secrets(repository, before)
         with open(path, "w+b") as stream:
             if rules:
@@ -64,12 +68,17 @@ def _diff(repository: Repository, facts: Dict[str, Any], name: str, moved: Dict[
         "from": start,
         "bytes": size,
         "reason": "done",
-        "removed": _list_rules(rules),
+        "removed": _list_rules({file.path: rule for file, rule in rules.items()}, repository.context),
     }
 
 
-def _list_rules(rules: Mapping[ChangedFile, str]) -> List[Dict[str, str]]:
-    return [{"path": quote(file.path), "rule": rule} for file, rule in rules.items()][:LISTED]
+def _list_rules(rules: Mapping[bytes, str], context: Context) -> List[Dict[str, str]]:
+    """Return the first paths with their rules. No secret of a path is in its text."""
+    paths = list(rules)[:LISTED]
+    return [
+        {"path": shown, "rule": rules[path]}
+        for path, shown in zip(paths, _show_paths(paths, context.secrets))
+    ]
 
 
 def _list_changed(

@@ -13,7 +13,7 @@ from reprobuild_portable.capture.limits import BUDGETS, LISTED, UNTRACKED_FILE
 from reprobuild_portable.capture.model import Context, GaveUpError, Taken
 from reprobuild_portable.capture.processes import _program, _run
 from reprobuild_portable.capture.repositories.folders import find_top
-from reprobuild_portable.capture.repositories.objects import _leave_file_out
+from reprobuild_portable.capture.repositories.objects import _leave_file_out, _list_files
 from reprobuild_portable.capture.repositories.record import take_repository
 from reprobuild_portable.capture.repositories.repository import Files, _make_unique_name
 from reprobuild_portable.capture.repositories.scratch import NO_SETTINGS
@@ -67,7 +67,7 @@ def take_included(context: Context, folder: str, places: Sequence[str], name: st
         else:
             copies.append(copy)
     taken = take_repository(context._replace(include=copies), top, name, False)
-    left_out = files.left_out + taken.facts["left_out"]
+    left_out = _list_files(files.left_out, context) + taken.facts["left_out"]
     taken.facts.update(
         folder=_path(folder), left_out=left_out[:LISTED],
         left_out_count=len(files.left_out) + taken.facts["left_out_count"],

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import Iterable, Optional, Set, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from reprobuild_portable.capture.files import quote
-from reprobuild_portable.capture.limits import SEARCHED, SPARE
-from reprobuild_portable.capture.model import GaveUpError
+from reprobuild_portable.capture.limits import LISTED, SEARCHED, SPARE
+from reprobuild_portable.capture.model import Context, GaveUpError
 from reprobuild_portable.capture.repositories.repository import Entry, Files, Repository
 from reprobuild_portable.capture.repositories.search import _find_secret_paths, _places
+from reprobuild_portable.capture.scrub import _show_paths
 from reprobuild_portable.secrets.files import secret_file
 
 UNSEARCHED = "it could not be searched"
@@ -155,5 +156,12 @@ def _mode(repository: Repository, mode: int, entry: Optional[Entry]) -> bytes:
 def _leave_file_out(
     files: Files, path: bytes, reason: str, size: Optional[int] = None, rule: str = ""
 ) -> None:
-    entry = {"path": quote(path), "reason": reason, **({} if size is None else {"bytes": size})}
+    entry = {"path": path, "reason": reason, **({} if size is None else {"bytes": size})}
     files.left_out.append({**entry, "rule": rule} if rule else entry)
+
+
+def _list_files(files: Sequence[Mapping[str, Any]], context: Context) -> List[Dict[str, Any]]:
+    """Return the first files of a list, each with its path as text. No secret of a path is in the text."""
+    first = files[:LISTED]
+    paths = _show_paths([file["path"] for file in first], context.secrets)
+    return [{**file, "path": path} for file, path in zip(first, paths)]

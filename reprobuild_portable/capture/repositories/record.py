@@ -19,6 +19,7 @@ from reprobuild_portable.capture.repositories.history import (
     _read_head,
     _remotes,
 )
+from reprobuild_portable.capture.repositories.objects import _list_files
 from reprobuild_portable.capture.repositories.repository import _SETTINGS, Repository, _names
 from reprobuild_portable.capture.repositories.search import _search
 from reprobuild_portable.capture.repositories.staged import (
@@ -65,9 +66,10 @@ def take_repository(context: Context, top: str, name: str, installed: bool) -> T
         "remotes": _limit_remotes(remotes, base.get("base_remote")), "remote_count": len(remotes),
         **base, "only_here": _find_only_local_remote(repository, base["base"]),
         "index": index.decode(), "worktree": work.decode(),
-        "changed": _names(path for path, entry in files.changed.items() if entry is not None),
-        "deleted": _names(path for path, entry in files.changed.items() if entry is None),
-        "untracked": _names(files.untracked), "left_out": files.left_out[:LISTED], "lfs": files.large[:LISTED],
+        "changed": _names((path for path, entry in files.changed.items() if entry is not None), context),
+        "deleted": _names((path for path, entry in files.changed.items() if entry is None), context),
+        "untracked": _names(files.untracked, context), "left_out": _list_files(files.left_out, context),
+        "lfs": _list_files(files.large, context),
         "left_out_count": len(files.left_out), "secrets": [], "unsearched": 0,
         "unmerged": [[mode.decode(), oid.decode(), stage.decode(), quote(path)] for path, mode, oid, stage in unmerged],
         "flags": _list_flagged(entries, files),
@@ -75,7 +77,7 @@ def take_repository(context: Context, top: str, name: str, installed: bool) -> T
         "attributes": _text(os.path.join(repository.common, "info", "attributes"), 1 << 16),
         "shallow": _text(os.path.join(repository.common, "shallow")).split(),
         "ignored": _list_ignored(repository, files), "inner": files.inner,
-        "environments": _names(files.environments),
+        "environments": _names(files.environments, context),
         # A worktree has the commits of a repository that lies elsewhere.
         "elsewhere": None if repository.common == repository.folder else _path(repository.common),
         "borrowed": [_path(folder) for folder in repository.borrowed[:LISTED]],

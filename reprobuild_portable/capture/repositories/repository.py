@@ -46,6 +46,7 @@ from reprobuild_portable.capture.repositories.trust import (
     _check_links,
     _check_owner,
 )
+from reprobuild_portable.capture.scrub import _show_paths
 from reprobuild_portable.host import host
 from reprobuild_portable.secrets.redact import cut_tokens
 
@@ -312,9 +313,9 @@ def _check_name(name: bytes) -> bytes:
     return name
 
 
-def _names(paths: Iterable[bytes]) -> Dict[str, Any]:
+def _names(paths: Iterable[bytes], context: Context) -> Dict[str, Any]:
     ordered = sorted(paths)
-    return {"count": len(ordered), "paths": [quote(path) for path in ordered[:LISTED]]}
+    return {"count": len(ordered), "paths": _show_paths(ordered[:LISTED], context.secrets)}
 
 
 class Head(NamedTuple):

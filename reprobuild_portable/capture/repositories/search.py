@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
-from reprobuild_portable.capture.files import quote
 from reprobuild_portable.capture.limits import LISTED, SEARCHED, SPARE
 from reprobuild_portable.capture.model import Context, GaveUpError
 from reprobuild_portable.capture.repositories.repository import Repository
+from reprobuild_portable.capture.scrub import _show_paths
 from reprobuild_portable.secrets.search import find
 
 
@@ -24,13 +24,13 @@ def _search(
     """
     context = repository.context._replace(deadline=repository.context.deadline - SPARE)
     repository.context = context
-    by_place: Dict[Tuple[str, int, str], bytes] = {}
+    by_place: Dict[Tuple[bytes, int, str], bytes] = {}
     try:
         new = _list_bundle_content(repository, facts) if new is None else new
         named = _find_secret_paths(new.values(), context)
         for oid, path in new.items():
             if path in named and not any(other.startswith(path + b"/") for other in named):
-                by_place[quote(path), 0, named[path]] = oid
+                by_place[path, 0, named[path]] = oid
         new = {oid: path for oid, path in new.items() if oid not in repository.clean}
         contents, unsearched = _select_searchable(repository, new)
     except GaveUpError:
@@ -41,12 +41,12 @@ def _search(
         except GaveUpError:
             unsearched += 1
             continue
-        by_place.update(((quote(new[oid]), line, rule), oid) for line, rule in places)
+        by_place.update(((new[oid], line, rule), oid) for line, rule in places)
     listing = sorted(by_place)[:LISTED]
     commits = _commits(repository, facts, {by_place[place] for place in listing})
     secrets = [
-        {"file": place[0], "line": place[1], "rule": place[2], "commit": commits.get(by_place[place], "")}
-        for place in listing
+        {"file": shown, "line": place[1], "rule": place[2], "commit": commits.get(by_place[place], "")}
+        for place, shown in zip(listing, _show_paths([path for path, _, _ in listing], context.secrets))
     ]
     for secret in secrets:
         if not secret["line"]:

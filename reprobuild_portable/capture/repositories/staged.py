@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from reprobuild_portable.capture.files import quote
 from reprobuild_portable.capture.model import GaveUpError
 from reprobuild_portable.capture.repositories.objects import (
     _find_path_rule,
@@ -96,5 +95,5 @@ def _name_unstaged(files: Files, hidden: Mapping[bytes, str]) -> None:
     """
     named = {file["path"] for file in files.left_out}
     for path, rule in sorted(hidden.items()):
-        if quote(path) not in named:
+        if path not in named:
             _leave_file_out(files, path, "secret", rule=f"{rule}, staged")

@@ -39,7 +39,7 @@ def _look_untracked(repository: Repository, entries: Mapping[bytes, Entry], file
     try:
         output = repository.git("ls-files", "-o", "-z", "--exclude-standard", seconds=LISTING)
     except GaveUpError as err:  # a home directory that is a repository
-        files.left_out.append({"path": ".", "reason": err.reason})
+        files.left_out.append({"path": b".", "reason": err.reason})
         return
     paths = output.split(b"\0")[:-1]
     _find_products(repository, paths, files)
@@ -147,7 +147,7 @@ def _list_ignored(repository: Repository, files: Files) -> Dict[str, Any]:
     except GaveUpError as err:
         return {"reason": err.reason}
     products = {path for path in files.products if not path.startswith(tuple(files.environments))}
-    return _names({*rows.split(b"\0")[:-1], *products, *files.environments})
+    return _names({*rows.split(b"\0")[:-1], *products, *files.environments}, repository.context)
 
 
 def _list_flagged(entries: Dict[bytes, Entry], files: Files) -> Dict[str, List[str]]:

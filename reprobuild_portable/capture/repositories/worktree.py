@@ -8,7 +8,7 @@ import re
 import stat
 from typing import Dict, List, Match, Optional, Set, Tuple
 
-from reprobuild_portable.capture.files import _sha256, quote
+from reprobuild_portable.capture.files import _sha256
 from reprobuild_portable.capture.limits import CHANGED_FILE
 from reprobuild_portable.capture.model import GaveUpError
 from reprobuild_portable.capture.repositories.history import _read_head
@@ -179,7 +179,7 @@ def _look_filtered(
     ):
         _look_at(repository, path, entry, files, CHANGED_FILE)
     else:
-        files.large.append({"path": quote(path), "sha256": large.group(1).decode(), "bytes": size})
+        files.large.append({"path": path, "sha256": large.group(1).decode(), "bytes": size})
 
 
 def _is_content(repository: Repository, path: bytes, pointer: Match[bytes]) -> bool:
