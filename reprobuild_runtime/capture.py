@@ -7077,14 +7077,15 @@ def _look(
     pointers = dict(_read_blobs(repository, sorted({entries[path].oid for path in large})))
     filters = _list_own_filters(repository)
     strange = {path for path, name in filtered.items() if name.decode("utf-8", "replace") in filters} - large
-    _search_paths(repository, touched | converted | set(filtered))
+    flagged = {path for path, entry in entries.items() if entry.tag not in (b"H", b"M")}
+    _search_paths(repository, touched | converted | set(filtered) | flagged)
     for path, entry in entries.items():
         if entry.mode == b"160000":
             _look_inside(repository, path, entry, files)
         elif path in large or path in strange:
             pointer = pointers.get(entry.oid, b"") if path in large else None
             _look_filtered(repository, path, entry, path in touched, pointer, files)
-        elif path in touched or path in converted or entry.tag not in (b"H", b"M"):
+        elif path in touched or path in converted or path in flagged:
             _look_at(repository, path, entry, files, CHANGED_FILE)
     torn = {path for path, *_ in unmerged} - set(entries)
     hidden = _find_filtered_paths(repository, torn)

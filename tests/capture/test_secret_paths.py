@@ -269,3 +269,16 @@ def test_an_accepted_link_is_captured(tmp_path: Path) -> None:
     (one,) = document(tmp_path / "out")["repositories"]
     assert one["left_out"] == []
     assert PASSWORD.encode() in bundled(top, tmp_path / "out")
+
+
+def test_a_changed_file_with_a_flag_is_left_out_for_its_path(tmp_path: Path) -> None:
+    name = f"x,password={PASSWORD}.txt"
+    top = new_origin(tmp_path, {name: b"one\n"})
+    git(top, "update-index", "--assume-unchanged", name)
+    write(top, name, b"two\n")
+    out = tmp_path / "out"
+    take(top, out)
+    (one,) = document(out)["repositories"]
+    assert [(file["path"], file["rule"]) for file in one["left_out"]] == [
+        ("x,password=***", "assigned-inside in its path")
+    ]
