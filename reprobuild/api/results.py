@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import html
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 
+from reprobuild.compare.environments.comparison import EnvironmentComparison
 from reprobuild.image.model import Image
 from reprobuild.image.oci.read import layout_size
 from reprobuild.lock.model import Lock
 from reprobuild.verify.verdict import Verdict
-
-if TYPE_CHECKING:
-    from reprobuild.compare.environments.comparison import EnvironmentComparison
 
 _HEIGHT = 640  # pixels of the report in a notebook
 
