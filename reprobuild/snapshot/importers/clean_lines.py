@@ -36,12 +36,12 @@ def _shorten(row: str) -> str:
 
 
 def hides_secret(value: str) -> bool:
-    """Return whether a text shows a secret once it is decoded."""
+    """Return whether a text shows a secret once it is decoded, or needs more than `ROUNDS` rounds to decode."""
     for _ in range(ROUNDS):
         value = unquote(value)
         if secrets.redact(value) != value and value != secrets.GONE:
             return True
-    return False
+    return unquote(value) != value
 
 
 def clean_line(line: str) -> tuple[str, str]:

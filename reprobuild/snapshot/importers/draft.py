@@ -100,8 +100,8 @@ class Draft:
         """Name a field that may have named packages, and add a line that no list has: a lock asks for it."""
         self.leave(field, reason)
         place = _shown(field).replace(")", "]")  # `(x) $ y` is a prompt, for which no lock asks
-        row = f"({place} of {_shown(self.source)} is not imported: {reason})"
-        self.add_exact(REQUIREMENTS, display_text(row[:LONGEST]), field)
+        row = f"({place} of {_shown(self.source)} is not imported: {_shown(reason)})"
+        self.add_exact(REQUIREMENTS, display_text(clean_row(row[:LONGEST])), field)
 
     def add_requirements(self, data: bytes, file: str) -> None:
         """Add the lines of a tracker's list of requirements, without empty lines and a byte order mark.
@@ -241,6 +241,9 @@ class Draft:
         match = _MD5.fullmatch(md5)
         if match is None:
             self.leave(field, "it has no md5")
+            return
+        if clean_row(path[:LONGEST_ROW]) != path:
+            self.leave(field, "its path looks like a secret, or is too long")
             return
         self._count_entry()
         self._data.append(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from packaging.utils import canonicalize_name
 
@@ -14,6 +15,8 @@ _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _SCP = re.compile(r"(?:[^@/\s]+@)?(?P<host>[A-Za-z0-9.-]+):(?P<path>[^\s:#]+)")
 _HTTPS = re.compile(r"(?:https?|ssh|git)://[^\s#]+")
 _LOGIN = re.compile(r"^(\w+://)(?!git@)[^/@]*@")
+_HUNK = re.compile(rb"^(@{2,4}) -", re.MULTILINE)  # two or three parents: each number costs two searches
+_NO_END = b"\\ No newline at end of file"
 _LONGEST = 500  # characters of an address
 _OWN = "the job's own repository: {}; mount a checkout of it (`reprobuild run OUT -v DIR:/work`)"
 
@@ -58,14 +61,21 @@ def _keep_changes(draft: Draft, name: str, changes: bytes, field: str) -> None:
 def has_secret(diff: bytes) -> bool:
     """Return whether a diff, or a text of any kind, holds a secret.
 
-    The files before and after are searched apart, too, without the sign of each line: a rule may look at the start of a
-    line, or at the line after it.
+    The files before and after are searched apart, too, without the signs of each line: a rule may look at the start of
+    a line, or at the line after it.
     """
-    if secrets.find(diff, most=1):
-        return True
-    rows = diff.split(b"\n")
-    sides = (b"\n".join(row[1:] for row in rows if not row.startswith(sign)) for sign in (b"-", b"+"))
-    return any(secrets.find(side, most=1) for side in sides)
+    return any(secrets.find(text, most=1) for text in (diff, *_sides(diff)))
+
+
+def _sides(diff: bytes) -> Iterator[bytes]:
+    """Yield the files before and after a change, for each number of signs that lines of the diff begin with.
+
+    A diff of a merge has one sign for each parent: https://git-scm.com/docs/diff-format#_combined_diff_format
+    """
+    rows = [row for row in diff.split(b"\n") if not row.startswith(_NO_END)]
+    for width in sorted({1, *(len(signs) - 1 for signs in _HUNK.findall(diff))}):
+        for other in (b"-", b"+"):
+            yield b"\n".join(row[width:] for row in rows if other not in row[:width])
 
 
 def _address(remote: str) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import tarfile
 from pathlib import Path
 
 import pytest
 
 from reprobuild.errors import SnapshotError
+from reprobuild.snapshot.importers.clean_lines import ROUNDS, hides_secret
+from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
 from reprobuild.snapshot.importers.import_snapshot import import_into
 from tests.snapshot.importers.test_secrets_in_files import left
 
@@ -65,6 +68,52 @@ def test_changes_with_a_secret_stay_out(text: str, sign: str, tmp_path: Path) ->
     assert VALUE not in show_all(tmp_path / "second")
 
 
+def diff_of_merge(directory: Path, text: str, sign: str) -> str:
+    """Return git's diff of an unfinished merge that adds a text to both branches, or removes it from both."""
+    directory.mkdir()
+
+    def git(*words: str, fails: bool = False) -> str:
+        run = subprocess.run(
+            ["git", "-c", "user.name=a", "-c", "user.email=a@a.example", *words],
+            cwd=directory, capture_output=True, text=True,
+        )  # fmt: skip
+        assert (run.returncode != 0) == fails, run.stderr
+        return run.stdout
+
+    def commit(content: str) -> None:
+        (directory / "conf").write_text(content)
+        git("add", "conf")
+        git("commit", "-q", "-m", "change", "--allow-empty")
+
+    before, after = (f"{text}\n", "") if sign == "-" else ("", f"{text}\n")
+    git("init", "-q", "-b", "main")
+    commit(f"{before}start\n")
+    git("branch", "other")
+    commit(f"{before}of main\n")
+    git("checkout", "-q", "other")
+    commit(f"{before}of the other\n")
+    git("merge", "-q", "main", fails=True)
+    (directory / "conf").write_text(f"{after}merged\n")
+    return git("diff")
+
+
+@pytest.mark.parametrize("sign", "+-")
+@pytest.mark.parametrize("text", LINES.values(), ids=LINES)
+def test_changes_of_a_merge_with_a_secret_stay_out(text: str, sign: str, tmp_path: Path) -> None:
+    diff = diff_of_merge(tmp_path / "repository", text, sign)
+    assert VALUE in diff
+    facts = import_into(write_run(tmp_path / "run", "https://git.example/job", diff), tmp_path / "out")
+    assert CHANGES in left(facts).values()
+    assert VALUE not in show_all(tmp_path / "out")
+
+
+def test_changes_without_a_line_break_at_the_end(tmp_path: Path) -> None:
+    diff = diff_of("api_key:", "-") + "\\ No newline at end of file\n+api_key: |\n"
+    diff += f"\\ No newline at end of file\n+  {VALUE}\n"
+    facts = import_into(write_run(tmp_path / "run", "https://git.example/job", diff), tmp_path / "out")
+    assert CHANGES in left(facts).values()
+
+
 def test_changes_without_a_secret_are_kept(tmp_path: Path) -> None:
     diff = diff_of("user: me\napi_key: ${API_KEY}", "+")
     import_into(write_run(tmp_path / "run", "https://git.example/job", diff), tmp_path / "out")
@@ -105,6 +154,36 @@ def test_variables_with_secrets_and_numbers_as_names(tmp_path: Path) -> None:
     names = {field: reason for (_, field), reason in left(facts).items()}
     assert names == {"env.***": "a secret", "env.1": "it has no name of a variable", "env.B": "a secret"}
     assert TOKEN not in show_all(tmp_path / "out")
+
+
+def test_a_text_that_needs_more_rounds_than_are_read_hides_a_secret() -> None:
+    plain, coded = "https://h.example/a", CODED
+    for _ in range(2 * ROUNDS):
+        plain, coded = plain.replace("%", "%25"), coded.replace("%", "%25")
+    assert hides_secret(coded)
+    assert not hides_secret(plain)
+
+
+def test_the_path_of_data_with_a_token_stays_out(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "requirements.txt").write_text("click==8.1.7\n")
+    paths = (f"data/{TOKEN}.csv", f"data/{CODED}.csv", "data/a.csv")
+    outs = "".join(f"    - path: {path}\n      md5: {'a' * 32}\n" for path in paths)
+    (tmp_path / "run" / "dvc.lock").write_text(
+        f"schema: '2.0'\nstages:\n  train:\n    cmd: x\n    outs:\n{outs}"
+    )
+    facts = import_into(tmp_path / "run", tmp_path / "out")
+    assert [row.path for row in facts.data] == ["data/a.csv"]
+    assert list(left(facts).values()).count("its path looks like a secret, or is too long") == 2
+    assert not any(value in show_all(tmp_path / "out") for value in (TOKEN, CODED))
+
+
+def test_the_reason_of_a_line_that_a_lock_asks_for_shows_no_token() -> None:
+    draft = Draft("a list", "requirements.txt")
+    draft.leave_requirement("line 1", f"it has no line for {TOKEN}")
+    assert draft.lines(REQUIREMENTS) == (
+        "(line 1 of requirements.txt is not imported: it has no line for ***)",
+    )
 
 
 def test_a_file_that_cannot_be_read_is_of_no_known_format(tmp_path: Path) -> None:
