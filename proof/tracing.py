@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ from tests.tracing.planted import FOLDER, IN_CONTAINERS, OPERATIONS, SCRIPTS, Pl
 MODULES = ("reprobuild/engines", "reprobuild/trace", "reprobuild_runtime/trace", "reprobuild_runtime/seeding")
 CLEAN_RUNS = 5
 COMPARED = 6  # runs of a fault: some have two results, which are equal half of the time
+# The repetitions of one operation, and the runs with the remedy.
+_CONFIRMS = re.compile(r" times on its inputs$|: steps, with ")
 _ARTEFACTS = {script.name: script for script in (*planted.FAULTS, *planted.CLEAN)}
 
 
@@ -37,8 +40,9 @@ class Tracing:
     def __init__(self, results: Path, store: Path, kept: Path) -> None:
         self._results, self._kept = results, kept
         self._answers: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
+        self._said: list[str] = []
         self._context = RunContext(
-            store=Store(store), net=Net(offline=True), env=dict(os.environ), folder=results, say=lambda _: None,
+            store=Store(store), net=Net(offline=True), env=dict(os.environ), folder=results, say=self._said.append,
             progress=ignore_progress, now=0,
         )  # fmt: skip
 
@@ -64,7 +68,9 @@ class Tracing:
             names[name] = names.get(name, 0) + 1
             key = f"{folder.name}/{name}/{names[name]}"
             if key not in self._answers:
-                self._answers[key] = judge(name, folder, fault, self._trace(name, folder))
+                self._said.clear()
+                answer = judge(name, folder, fault, self._trace(name, folder))
+                self._answers[key] = answer | {"runs to name": count_searches(self._said)}
                 self._kept.write_text(json.dumps(self._answers))
             results.append(self._answers[key])
         return results
@@ -82,6 +88,12 @@ class Tracing:
             options,
         )  # fmt: skip
         return result.findings
+
+
+def count_searches(said: Sequence[str]) -> int:
+    """Return the number of runs of a trace without those that only confirm its answer."""
+    runs = [line for line in said if re.match(r"run \d+: ", line)]
+    return sum(not _CONFIRMS.search(line) for line in runs)
 
 
 def judge(name: str, folder: Path, fault: Planted | None, findings: Findings) -> dict[str, Any]:

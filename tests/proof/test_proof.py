@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from proof import ablation, evidence, factors, leftovers, page, recorded
+from proof import ablation, evidence, factors, leftovers, page, recorded, tracing
 from proof.circumstances import FAR, LEVELS, PLAIN, environment, module, prefix
 from proof.kinds import KINDS
 from reprobuild.builders.leftovers import LABELS, OF_THE_BUILD, PATHS
@@ -164,3 +164,9 @@ def test_a_page_without_evidence_says_so_and_another_date_wins(tmp_path: Path) -
         (tmp_path / f"fuzz-{date}.json").write_text(json.dumps(document))
         (tmp_path / f"fuzz-small-{date}.json").write_text("{}")
     assert "| tar | 3 |" in page.written(text, tmp_path)
+
+
+def test_runs_that_only_confirm_an_answer_are_not_counted() -> None:
+    said = ["loading a into builtin", "run 1: steps", "run 2: everything", "run 3: operations of step 1"]
+    said += ["run 4: aten.put, 200 times on its inputs", "run 5: steps, with the profile strict", "run 6: lines"]
+    assert tracing.count_searches(said) == 4
