@@ -168,5 +168,9 @@ def test_a_page_without_evidence_says_so_and_another_date_wins(tmp_path: Path) -
 
 def test_runs_that_only_confirm_an_answer_are_not_counted() -> None:
     said = ["loading a into builtin", "run 1: steps", "run 2: everything", "run 3: operations of step 1"]
-    said += ["run 4: aten.put, 200 times on its inputs", "run 5: steps, with the profile strict", "run 6: lines"]
+    said += [
+        "run 4: aten.put, 200 times on its inputs",
+        "run 5: steps, with the profile strict",
+        "run 6: lines",
+    ]
     assert tracing.count_searches(said) == 4
