@@ -10,6 +10,7 @@ import json
 import os
 import re
 import sys
+import threading
 import time
 
 from reprobuild_runtime import settings, trace
@@ -66,11 +67,20 @@ class Recorder:
         self._log: "Optional[TraceLog]" = None
         self.step, self.number = 0, 0
         self.has_optimizer = False
-        self.busy = False  # it computes digests, whose operations are not the program's
+        self._here = threading.local()
         self.digests: "Optional[TensorDigests]" = None
         self._ended = False
         self._operations: "Any" = None
         self.flushes: "List[Callable[[], None]]" = []  # of other logs of this process
+
+    @property
+    def busy(self) -> bool:
+        """Whether this thread computes digests, whose operations are not the program's."""
+        return bool(getattr(self._here, "busy", False))
+
+    @busy.setter
+    def busy(self, busy: bool) -> None:
+        self._here.busy = busy
 
     @property
     def log(self) -> TraceLog:

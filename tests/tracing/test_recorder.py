@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
 
 from reprobuild.trace.divergence import find_divergence
 from reprobuild.trace.log import ProcessLog, read_logs
+from reprobuild_runtime.trace.recorder import Recorder, RecorderOptions
 from tests.conftest import ROOT
 
 TRAIN = """
@@ -221,3 +223,22 @@ def test_the_order_in_which_workers_send_is_not_recorded(torch_python: Path, tmp
     for other in logs[1:]:
         assert find_divergence({"main": logs[0]}, {"main": other}) is None
     assert [record.kind for record in logs[0].records(3)].count("batch") == 1
+
+
+def test_a_thread_that_computes_digests_does_not_silence_another(tmp_path: Path) -> None:
+    recorder = Recorder(RecorderOptions({"folder": str(tmp_path)}))
+    begun, ended = threading.Barrier(2), threading.Event()
+    seen: list[bool] = []
+
+    def work() -> None:
+        recorder.guard(lambda: (begun.wait(10), ended.wait(10)))
+        seen.append(recorder.busy)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    begun.wait(10)
+    seen.append(recorder.busy)
+    recorder.guard(lambda: seen.append(recorder.busy))
+    ended.set()
+    thread.join(10)
+    assert [*seen, recorder.busy] == [False, True, False, False]
