@@ -111,15 +111,15 @@ def _trace(evidence: Mapping[str, Any]) -> str:
     faults = [each for each in evidence["scripts"] if each["kind"] != "clean"]
     clean = [each for each in evidence["scripts"] if each["kind"] == "clean"]
     rows = [
-        [each["script"], each["kind"], each["said"] or "no cause", each["place"].rpartition("/")[2], str(each["runs"]),
-         "yes" if each["right"] else "no"]
+        [each["script"], each["kind"], each["said"] or "no cause", each["place"].rpartition("/")[2],
+         str(each["runs to name"]), str(each["runs"]), "yes" if each["right"] else "no"]
         for each in faults
     ]  # fmt: skip
     said = (
         f"{sum(each['right'] for each in faults)} of {len(faults)} planted faults are named. "
         f"{sum(not each['right'] for each in clean)} of {len(clean)} runs of clean scripts are accused. "
     )
-    header = ["fault", "class", "named class", "place", "runs", "right"]
+    header = ["fault", "class", "named class", "place", "runs to name", "runs", "right"]
     return f"{said}{_where(evidence)}\n\n" + _table(header, rows)
 
 
