@@ -71,7 +71,7 @@ check:
 	$(PYTHON) -m ruff format --check
 	$(PYTHON) -m ruff check
 	$(PYTHON) -m mypy
-	$(WITH_ENGINE) $(PYTHON) -m pytest -q -n 3 --no-loadscope-reorder --durations 40 --durations-min 5 $(PYTEST_ARGS)
+	$(WITH_ENGINE) $(PYTHON) -m pytest -q -n 2 --no-loadscope-reorder --durations 40 --durations-min 5 $(PYTEST_ARGS)
 
 # Hashes and no addresses: each machine asks its own indexes. The wheels of every system and Python >= 3.10.
 lock:

@@ -18,7 +18,6 @@ from xdist.scheduler import LoadScopeScheduling
 _FILE = "REPROBUILD_TEST_GROUPS"  # the path of {test: group}, which the processes write after collection
 # Tests with one of these fixtures are a group: they share what is made once and takes minutes.
 _SHARED = {"test_store": "the example's store", "bookworm": "Debian's packages"}
-_FIRST = "gw0"  # the name of pytest-xdist for its first process
 # These count the images and the build cache of the one engine in use.
 _ENGINES, _IN_USE = "tests/engines/", "the engine in use"
 
@@ -36,12 +35,7 @@ class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdis
 
 
 def prepare_groups(config: pytest.Config) -> None:
-    """Name the file of the groups, in the process that starts the others.
-
-    The first process has the group that takes longest. The others wait for it when the processors are busy.
-    """
-    if getattr(config, "workerinput", {"workerid": _FIRST})["workerid"] != _FIRST:
-        os.nice(5)
+    """Name the file of the groups, in the process that starts the others."""
     if not hasattr(config, "workerinput") and config.getoption("numprocesses", None):
         folder = tempfile.TemporaryDirectory(prefix="reprobuild-groups-")
         config.add_cleanup(folder.cleanup)
